@@ -1,0 +1,1 @@
+//! Provider that runs one Squid pod per Proxy.

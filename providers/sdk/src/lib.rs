@@ -1,0 +1,1 @@
+//! SDK for providers: bindings, HTTP client, error mapping.
