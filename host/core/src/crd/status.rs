@@ -1,0 +1,90 @@
+//! What the operator reports. Written by one place only, and only when it changes.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// State of a Proxy in one word.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum Phase {
+    /// Accepted; nothing was made yet, or something must be fixed first.
+    #[default]
+    Pending,
+    /// The machine is being made, or has no verdict yet.
+    Provisioning,
+    /// Runs and is healthy.
+    Ready,
+    /// Runs and fails its probes.
+    Unhealthy,
+    /// The machine is being exchanged for one of another spec.
+    Replacing,
+    /// The object is being deleted and its machine with it.
+    Deleting,
+    /// Will not become ready without a change; see the conditions.
+    Failed,
+}
+
+/// The conditions that every Proxy has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ConditionType {
+    /// The machine exists and runs.
+    Provisioned,
+    /// Probes through it succeed.
+    Healthy,
+    /// It can be leased: for `kubectl wait --for=condition=Ready`.
+    Ready,
+}
+
+impl ConditionType {
+    /// As it stands in `type`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Provisioned => "Provisioned",
+            Self::Healthy => "Healthy",
+            Self::Ready => "Ready",
+        }
+    }
+}
+
+/// What the operator knows of a Proxy.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProxyStatus {
+    /// State in one word.
+    #[serde(default)]
+    pub phase: Phase,
+    /// Reason of the condition that explains the phase.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The provider's id of the machine.
+    #[serde(default, rename = "providerID", skip_serializing_if = "Option::is_none")]
+    pub provider_id: Option<String>,
+    /// The scope that the machine was made in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider_scope: Option<String>,
+    /// Identity of the machine upstream; another one after a replacement.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<String>,
+    /// Address of the proxy: IPv4, IPv6, or a DNS name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ip: Option<String>,
+    /// Port of the proxy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// Latency of a probe, as of the last status-affecting one, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_millis: Option<u32>,
+    /// Time of the last status-affecting probe, not of the most recent one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_health_check_time: Option<String>,
+    /// What a permanent failure was about: no call is made until one of these changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latch: Option<String>,
+    /// Generation that this status describes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Provisioned, Healthy and Ready.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+}

@@ -1,0 +1,134 @@
+//! What the loops tell one another. Plain values over watch channels that `app.rs` connects: lifecycle,
+//! health and pool never import each other.
+//!
+//! - lifecycle -> health, pool: [`Fleet`], from the Proxy objects and what they refer to. Every replica
+//!   publishes it, leader or not.
+//! - health -> lifecycle: [`Verdicts`].
+//! - pool -> lifecycle: [`LeaseCounts`]. pool -> health: [`ProbeRequest`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::crd::{Mode, Phase};
+use crate::ids::{Incarnation, ProviderName, ProxyKey, ProxyUid};
+use crate::provider::Credentials;
+
+/// All Proxies by uid. Cheap to clone; one writer replaces entries copy-on-write.
+#[derive(Debug, Clone, Default)]
+pub struct Fleet {
+    /// False until every store behind it was filled once: then nobody may conclude from an absence.
+    pub ready: bool,
+    /// The Proxies.
+    pub proxies: Arc<BTreeMap<ProxyUid, Arc<ProxyFacts>>>,
+}
+
+/// One Proxy as health and pool need it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProxyFacts {
+    /// Namespace and name.
+    pub key: ProxyKey,
+    /// Identity of the object.
+    pub uid: ProxyUid,
+    /// Managed or External.
+    pub mode: Mode,
+    /// Provider instance, for Managed.
+    pub provider: Option<ProviderName>,
+    /// Attributes of the Proxy over those of its provider.
+    pub attributes: BTreeMap<String, String>,
+    /// Concurrent leases in all.
+    pub max_leases: Option<u32>,
+    /// Concurrent leases per target.
+    pub max_leases_per_target: Option<u32>,
+    /// Kept and probed, never leased.
+    pub suspend: bool,
+    /// The object is being deleted.
+    pub deleting: bool,
+    /// Phase in status.
+    pub phase: Phase,
+    /// The machine to probe and to lease; none before it has an address and while it is being replaced.
+    pub machine: Option<Machine>,
+    /// Credentials that clients and probes present.
+    pub auth: Auth,
+    /// Healthy condition in status, for this machine.
+    pub healthy: Option<bool>,
+    /// Latency in status.
+    pub latency: Option<Duration>,
+    /// How to probe it; none if no URL is configured anywhere.
+    pub probe: Option<ProbePlan>,
+}
+
+/// A machine that can be reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machine {
+    /// Health, leases and deletes are bound to it. External: `<host>:<port>` of the endpoint.
+    pub incarnation: Incarnation,
+    /// IPv4, IPv6 without brackets, or DNS name.
+    pub address: String,
+    /// Port of the proxy.
+    pub port: u16,
+}
+
+/// Credentials of a Proxy as far as they are known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Auth {
+    /// The Proxy asks for none.
+    None,
+    /// Read from its Secret, or chosen by the upstream.
+    Known(Credentials),
+    /// Asked for, but the Secret can't be read; why, for people.
+    Missing(String),
+}
+
+/// How a Proxy is probed, defaults filled in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProbePlan {
+    /// `http://` (absolute-form through the proxy) or `https://` (CONNECT, TLS inside).
+    pub url: String,
+    /// Statuses that count as success.
+    pub expected_status: Vec<u16>,
+    /// Time between probes.
+    pub interval: Duration,
+    /// Time for one probe, at most the interval.
+    pub timeout: Duration,
+    /// Successes in a row to become healthy.
+    pub success_threshold: u32,
+    /// Failures in a row to become unhealthy.
+    pub failure_threshold: u32,
+    /// Further CA certificates in PEM for the TLS inside the tunnel.
+    pub ca_pem: Option<String>,
+    /// Certificates inside the tunnel are not verified.
+    pub insecure_skip_verify: bool,
+}
+
+/// What health knows of one Proxy's machine.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Verdict {
+    /// The machine it is about; a verdict of another one is void.
+    pub incarnation: Incarnation,
+    /// The judgement after thresholds.
+    pub healthy: bool,
+    /// `ProbeSucceeded`, or the constant reason of the last failure such as `Refused` or `AuthRequired`.
+    pub reason: &'static str,
+    /// For people: no times, no counters.
+    pub message: String,
+    /// Of the last good probe, as reported (it moves only on a real change).
+    pub latency: Option<Duration>,
+    /// Time of the probe that changed this verdict.
+    pub probed_at: jiff::Timestamp,
+}
+
+/// Verdicts by uid; an entry changes only when something worth a status write changed.
+pub type Verdicts = Arc<BTreeMap<ProxyUid, Verdict>>;
+
+/// Live leases by uid.
+pub type LeaseCounts = Arc<BTreeMap<ProxyUid, u32>>;
+
+/// A client said that a proxy is unreachable: probe it now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProbeRequest {
+    /// Which Proxy.
+    pub uid: ProxyUid,
+    /// Which machine of it.
+    pub incarnation: Incarnation,
+}

@@ -1,0 +1,1 @@
+//! Judging probes: thresholds, and when the next probe is due.

@@ -1,0 +1,1 @@
+//! Decisions about a Proxy and its machine.

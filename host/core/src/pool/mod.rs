@@ -1,0 +1,1 @@
+//! Selecting proxies for leases.

@@ -1,0 +1,1 @@
+//! The operator: loops, HTTP and wiring.

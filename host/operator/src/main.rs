@@ -1,0 +1,3 @@
+//! Parses the command line and calls the application.
+
+fn main() {}
