@@ -5,6 +5,7 @@
 //! operator gathers an observation, asks one pure function of this crate, and carries out the answer.
 
 pub mod ids;
+pub mod time;
 
 pub mod crd;
 pub mod provider;

@@ -1,1 +1,13 @@
 //! The operator: loops, HTTP and wiring.
+//!
+//! `lifecycle`, `health`, `pool` and `http` never import one another: they exchange the values of
+//! `egress_proxies_core::facts` over watch channels that `app` connects (`http` gets its ports from `app`).
+//! `tests/architecture.rs` checks it.
+
+pub mod clock;
+
+pub mod health;
+pub mod http;
+pub mod lifecycle;
+pub mod metrics;
+pub mod pool;

@@ -1,0 +1,1 @@
+//! Probes every proxy through itself.

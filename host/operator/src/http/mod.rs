@@ -1,0 +1,1 @@
+//! The discovery and lease API, and the operational endpoints.

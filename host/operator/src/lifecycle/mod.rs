@@ -1,0 +1,1 @@
+//! Observes Proxies and their machines, decides, applies; the one writer of status.

@@ -1,0 +1,1 @@
+//! Holds leases and cooldowns.
