@@ -1,0 +1,3 @@
+module egress-proxies.io/deploy/local
+
+go 1.26.0
