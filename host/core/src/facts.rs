@@ -3,7 +3,7 @@
 //!
 //! - lifecycle -> health, pool: [`Fleet`], from the Proxy objects and what they refer to. Every replica
 //!   publishes it, leader or not.
-//! - health -> lifecycle: [`Verdicts`].
+//! - health -> lifecycle: [`Verdicts`]. health -> pool: [`GoodProbe`].
 //! - pool -> lifecycle: [`LeaseCounts`]. pool -> health: [`ProbeRequest`].
 
 use std::collections::BTreeMap;
@@ -13,6 +13,7 @@ use std::time::Duration;
 use crate::crd::{Mode, Phase};
 use crate::ids::{Incarnation, ProviderName, ProxyKey, ProxyUid};
 use crate::provider::Credentials;
+use crate::time::Moment;
 
 /// All Proxies by uid. Cheap to clone; one writer replaces entries copy-on-write.
 #[derive(Debug, Clone, Default)]
@@ -131,4 +132,17 @@ pub struct ProbeRequest {
     pub uid: ProxyUid,
     /// Which machine of it.
     pub incarnation: Incarnation,
+}
+
+/// A probe that a [`ProbeRequest`] asked for has succeeded. [`Verdicts`] cannot say it: a healthy proxy that
+/// stays healthy changes no verdict. Sent over a bounded channel by `try_send`; a lost one does no harm,
+/// because the pool asks again every 10 s for as long as it waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GoodProbe {
+    /// Which Proxy.
+    pub uid: ProxyUid,
+    /// Which machine of it.
+    pub incarnation: Incarnation,
+    /// When the probe began. One that began before the client's report does not answer it.
+    pub started: Moment,
 }
