@@ -164,6 +164,9 @@ cgroupsPerQOS: false
 enforceNodeAllocatable: []
 failCgroupV1: false
 failSwapOn: false
+# kube-proxy makes the chains that it needs, and removes them in the end; the
+# kubelet's would stay.
+makeIPTablesUtilChains: false
 # A developer's disk may be nearly full: that is no reason to evict anything.
 evictionHard: {memory.available: 50Mi, nodefs.available: 1%, imagefs.available: 1%, nodefs.inodesFree: 1%}
 # The images can't be pulled again: never collect them.

@@ -8,6 +8,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -17,7 +18,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.etcd.io/etcd/server/v3/etcdmain"
-	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/logs/json/register"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
@@ -44,8 +44,10 @@ func programs() map[string]func() int {
 		"kube-controller-manager": component(controllers.NewControllerManagerCommand),
 		"kube-scheduler":          component(func() *cobra.Command { return scheduler.NewSchedulerCommand() }),
 		"kube-proxy":              component(proxy.NewProxyCommand),
+		// It listens to signals by itself: with the usual signal context it would
+		// set up a second listener, and panic.
 		"kubelet": component(func() *cobra.Command {
-			return kubelet.NewKubeletCommand(genericapiserver.SetupSignalContext())
+			return kubelet.NewKubeletCommand(context.Background())
 		}),
 		"kubectl": component(cmd.NewDefaultKubectlCommand),
 	}
