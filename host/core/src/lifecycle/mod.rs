@@ -1,1 +1,44 @@
-//! Decisions about a Proxy and its machine.
+//! Decisions about a Proxy and its machine. Pure: the operator's lifecycle loop gathers an [`Observed`],
+//! asks [`decide`], carries out the one [`Action`], feeds the [`Outcome`] back with [`absorb`], and asks
+//! again until the answer is [`Action::Wait`]. `docs/lifecycle.md` has the tables.
+//!
+//! The loop, in full:
+//!
+//! ```text
+//! observed = Observed::begin(object from the store, surroundings, memory of the uid)
+//! loop {
+//!     observed.surroundings = look up provider, Secrets and verdict anew (no I/O)
+//!     decision = decide(&observed, &policy, now)
+//!     outcome = carry out decision.action          // Wait: keep observed.memory, requeue, leave the loop
+//!     absorb(&mut observed, outcome, &policy, now)
+//! }
+//! ```
+//!
+//! Never does anything itself, and never decides from what it does not know: an unknown is an own case of
+//! an enum, not an absence.
+
+mod action;
+mod backoff;
+mod facts;
+mod hash;
+mod memory;
+mod observed;
+mod outcome;
+mod pass;
+mod policy;
+mod tags;
+
+mod decide;
+mod status;
+
+pub use action::{Action, Decision, MetadataPatch, Requeue};
+pub use decide::decide;
+pub use facts::{FactsInput, facts_of, probe_url};
+pub use hash::{SpecHash, latch_key, spec_hash};
+pub use memory::{Call, DeleteSent, LastSeen, Memory, NotBefore, Trouble, Unrecorded};
+pub use observed::{CloudInitView, ObjectFacts, Observed, ProviderFacts, ProviderView, Surroundings};
+pub use outcome::{Outcome, Written, absorb};
+pub use pass::{ListSeen, MachineSeen, Pass, Presence};
+pub use policy::Policy;
+pub use status::{HealthView, ProvisionedReason, RecordedMachine, Stage, StatusIntent, needs_write, render};
+pub use tags::{Owner, machine_tags, spec_tag_of};

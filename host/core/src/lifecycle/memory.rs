@@ -1,0 +1,138 @@
+//! What this process remembers of one Proxy between passes. Lost with the process, so nothing may depend
+//! on it for safety, except in the direction of doing less.
+//!
+//! Changed only by [`super::absorb`]; kept by the loop per uid and pruned when the object is gone.
+
+use std::collections::BTreeMap;
+
+use crate::facts::Machine;
+use crate::ids::{Incarnation, InstanceId};
+use crate::provider::{Failure, Instance};
+use crate::time::Moment;
+
+/// Memory of one uid.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Memory {
+    /// Random, given at birth: spreads retries and makes attempt keys.
+    pub seed: u64,
+    /// No provider call before this.
+    pub not_before: Option<NotBefore>,
+    /// Failures of provider calls in a row.
+    pub failures: u32,
+    /// The last provider call that failed, until one of its kind succeeds.
+    pub trouble: Option<Trouble>,
+    /// Calls to the API server that failed in a row.
+    pub api_failures: u32,
+    /// This process put the finalizer on an object that no machine was ever made for.
+    pub first_touch: bool,
+    /// A create was sent whose answer never came: it may still land.
+    pub unanswered_create: bool,
+    /// Creates that were answered: each further one gets an attempt key of its own.
+    pub attempts: u32,
+    /// When the machine and the complete owned list were first seen to be absent, with nothing found and
+    /// nothing sent since.
+    pub absent_since: Option<Moment>,
+    /// A machine that this process made or adopted and that status does not name yet.
+    pub unrecorded: Option<Unrecorded>,
+    /// Deletes that were sent, or seen under way, by id.
+    pub deletes: BTreeMap<InstanceId, DeleteSent>,
+    /// Machines that vanished without our doing, in a row.
+    pub vanished: u32,
+    /// The last answer about the recorded machine.
+    pub last_seen: Option<LastSeen>,
+}
+
+impl Memory {
+    /// A new memory; `seed` is random.
+    pub fn new(seed: u64) -> Self {
+        Self { seed, ..Self::default() }
+    }
+
+    /// True if every create for the uid was sent by this process and answered.
+    pub fn saw_all_creates_answered(&self) -> bool {
+        self.first_touch && !self.unanswered_create
+    }
+
+    /// The machine that was last seen to run, for probes that start before the status says so.
+    pub fn running_machine(&self) -> Option<Machine> {
+        let seen = self.last_seen.as_ref()?;
+        seen.running_since?;
+        let endpoint = seen.instance.endpoints.first()?;
+        Some(Machine {
+            incarnation: incarnation_of(&seen.instance)?,
+            address: endpoint.address.clone(),
+            port: endpoint.port,
+        })
+    }
+}
+
+/// Identity of a machine: the upstream's, or its id where the upstream has none.
+pub(super) fn incarnation_of(instance: &Instance) -> Option<Incarnation> {
+    instance.incarnation.clone().or_else(|| Incarnation::parse(instance.id.as_str()).ok())
+}
+
+/// A back-off. Watch events do not shorten it; an edit or the deletion of the object ends it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotBefore {
+    /// The end of the wait.
+    pub at: Moment,
+    /// It holds for this generation only.
+    pub generation: i64,
+    /// And only while the object is, or is not, being deleted.
+    pub deleting: bool,
+}
+
+/// Kinds of provider calls, as far as their failures are treated apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    /// validate-create.
+    Validate,
+    /// create.
+    Create,
+    /// get.
+    Get,
+    /// delete.
+    Delete,
+    /// list-by-tag.
+    List,
+}
+
+/// A failed call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// Which call.
+    pub call: Call,
+    /// How it failed.
+    pub failure: Failure,
+}
+
+/// A machine that exists and is not in status yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unrecorded {
+    /// Its id.
+    pub id: InstanceId,
+    /// Its identity.
+    pub incarnation: Option<Incarnation>,
+}
+
+/// A delete under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeleteSent {
+    /// When it was sent, or first seen.
+    pub at: Moment,
+    /// Which machine.
+    pub incarnation: Option<Incarnation>,
+}
+
+/// The last answer about a machine.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LastSeen {
+    /// What it looked like.
+    pub instance: Instance,
+    /// When that was.
+    pub at: Moment,
+    /// Since when it is being made: first seen by this process in a state before running.
+    pub making_since: Option<Moment>,
+    /// Since when it runs with an address.
+    pub running_since: Option<Moment>,
+}

@@ -1,0 +1,69 @@
+//! What one pass has learned by its effects. Starts empty; changed only by [`super::absorb`].
+
+use std::collections::BTreeMap;
+
+use crate::crd::ProxyStatus;
+use crate::ids::InstanceId;
+use crate::provider::{CreatePlan, Failure, Instance};
+use crate::time::Moment;
+
+/// Facts of this pass.
+#[derive(Debug, Clone, Default)]
+pub struct Pass {
+    /// What the latest look or write said of the object's existence.
+    pub presence: Presence,
+    /// When the object was last read or written live in this pass; effects need a fresh look.
+    pub looked_at: Option<Moment>,
+    /// A guarded write met a newer object: look before anything else.
+    pub conflict: bool,
+    /// A call to the API server failed: end the pass, try again after a back-off.
+    pub api_trouble: bool,
+    /// Our finalizer was put there by this pass, so no create can have come before it.
+    pub added_finalizer: bool,
+    /// Our finalizer was removed by this pass: done.
+    pub removed_finalizer: bool,
+    /// The status that this pass wrote last.
+    pub written: Option<ProxyStatus>,
+    /// Answer of validate-create, and the latch key that it was asked for.
+    pub plan: Option<(String, Result<CreatePlan, Failure>)>,
+    /// Machines asked for or made in this pass, by id. Missing = not asked.
+    pub machines: BTreeMap<InstanceId, MachineSeen>,
+    /// The owned listing. None = not asked.
+    pub list: Option<ListSeen>,
+    /// A provider call failed in this pass; what to do about it stands in the memory.
+    pub provider_trouble: bool,
+}
+
+/// What is known of the object's existence.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Presence {
+    /// As the store has it.
+    #[default]
+    FromStore,
+    /// Seen live.
+    Live,
+    /// The API server has no object of this uid.
+    Gone,
+}
+
+/// What `get`, or the create of this pass, said of a machine.
+#[derive(Debug, Clone, PartialEq)]
+pub enum MachineSeen {
+    /// It exists.
+    Found(Box<Instance>),
+    /// It certainly does not; why, if known.
+    Absent(Option<Failure>),
+    /// Could not tell.
+    CouldNotTell(Failure),
+}
+
+/// What the owned listing said.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ListSeen {
+    /// All machines with our tags.
+    Complete(Vec<Instance>),
+    /// Some; what was unreachable.
+    Partial(Vec<Instance>, Vec<String>),
+    /// Nothing could be listed.
+    Failed(Failure),
+}

@@ -1,0 +1,54 @@
+//! Durations and limits of the lifecycle, all of them flags of the operator.
+
+use std::time::Duration;
+
+/// Durations and limits. `Default` has the documented values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// Between two looks at a machine that is being made.
+    pub provisioning_poll: Duration,
+    /// Between two looks at a machine that is being deleted.
+    pub deletion_poll: Duration,
+    /// Between two looks at a running machine.
+    pub drift_poll: Duration,
+    /// Until the next try after a lack of quota or capacity.
+    pub quota_poll: Duration,
+    /// Until the next try after what only an administrator can fix; the longest wait of any retry.
+    pub slow_poll: Duration,
+    /// First wait of an exponential back-off.
+    pub backoff_first: Duration,
+    /// Longest wait of an exponential back-off for calls without a class of their own.
+    pub backoff_most: Duration,
+    /// Longest wait before a machine that vanishes again and again is made anew.
+    pub vanish_most: Duration,
+    /// A machine that ran this long ends the counting of vanished ones.
+    pub settled_after: Duration,
+    /// A machine that does not run after this long is deleted and made anew.
+    pub provisioning_deadline: Duration,
+    /// A delete is repeated after this long without an effect.
+    pub delete_repeat: Duration,
+    /// How long a live look at the object allows effects.
+    pub fresh_for: Duration,
+    /// How long a running machine waits for its first verdict before the status says that it runs.
+    pub verdict_wait: Duration,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            provisioning_poll: Duration::from_secs(5),
+            deletion_poll: Duration::from_secs(5),
+            drift_poll: Duration::from_secs(60),
+            quota_poll: Duration::from_secs(300),
+            slow_poll: Duration::from_secs(600),
+            backoff_first: Duration::from_secs(2),
+            backoff_most: Duration::from_secs(300),
+            vanish_most: Duration::from_secs(300),
+            settled_after: Duration::from_secs(600),
+            provisioning_deadline: Duration::from_secs(900),
+            delete_repeat: Duration::from_secs(120),
+            fresh_for: Duration::from_secs(10),
+            verdict_wait: Duration::from_secs(3),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The Healthy condition: the verdict of the machine that status names, or what is known without one.
+
+use crate::crd::ConditionType;
+
+use super::conditions::{Facet, Value, find};
+use super::{HealthView, ObjectFacts, Stage, StatusIntent};
+use crate::crd::ProxyStatus;
+use crate::facts::Verdict;
+
+/// Reason when no probe URL is configured.
+pub(super) const NO_PROBE_URL: &str = "NoProbeURL";
+const NO_PROBE_URL_MESSAGE: &str = "no probe URL is configured, so nobody knows whether this proxy works: set \
+    spec.healthCheck.url on the Proxy, healthCheck.url of its provider in the providers config, or the \
+    operator's flag --default-probe-url";
+const NOT_PROBED_YET: &str = "NotProbedYet";
+const NOT_PROBED_YET_MESSAGE: &str = "no probe of this machine has ended yet";
+
+/// The condition and the figures beside it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Probed {
+    pub(super) facet: Facet,
+    pub(super) latency_millis: Option<u32>,
+    pub(super) time: Option<String>,
+}
+
+/// What is known of the health of the machine in `status`, the one to be written.
+pub(super) fn judge(
+    object: &ObjectFacts,
+    intent: &StatusIntent,
+    status: &ProxyStatus,
+    health: HealthView<'_>,
+) -> Probed {
+    if !health.configured {
+        return unknown(NO_PROBE_URL, NO_PROBE_URL_MESSAGE);
+    }
+    let runs = match &intent.stage {
+        Stage::Running | Stage::External | Stage::Kept(_) | Stage::Untouched => status.ip.is_some(),
+        Stage::Creating
+        | Stage::Provisioning(_)
+        | Stage::Replacing(_)
+        | Stage::Deleting(_)
+        | Stage::Blocked(..) => false,
+    };
+    if !runs {
+        return unknown(NOT_PROBED_YET, NOT_PROBED_YET_MESSAGE);
+    }
+    let machine = identity(status);
+    match health.verdict {
+        Some(verdict) if Some(verdict.incarnation.as_str()) == machine.as_deref() => of_verdict(verdict),
+        Some(_) | None => kept(object, machine.as_deref()),
+    }
+}
+
+/// The identity that verdicts of the machine in a status carry.
+fn identity(status: &ProxyStatus) -> Option<String> {
+    status.incarnation.clone().or_else(|| {
+        let (host, port) = (status.ip.as_deref()?, status.port?);
+        Some(format!("{host}:{port}"))
+    })
+}
+
+fn of_verdict(verdict: &Verdict) -> Probed {
+    let value = if verdict.healthy { Value::True } else { Value::False };
+    Probed {
+        facet: Facet {
+            kind: ConditionType::Healthy,
+            value,
+            reason: verdict.reason.to_owned(),
+            message: verdict.message.clone(),
+        },
+        latency_millis: verdict.latency.map(|span| u32::try_from(span.as_millis()).unwrap_or(u32::MAX)),
+        time: Some(verdict.probed_at.to_string()),
+    }
+}
+
+/// Without a verdict of its own (a restart, a hand-over) what stands in status goes on, if it is about
+/// this machine.
+fn kept(object: &ObjectFacts, machine: Option<&str>) -> Probed {
+    let old = &object.status;
+    let same = machine.is_some() && identity(old).as_deref() == machine && old.ip.is_some();
+    let condition = find(old, ConditionType::Healthy)
+        .filter(|condition| same && condition.reason != NO_PROBE_URL && condition.status != "Unknown");
+    let Some(condition) = condition else {
+        return unknown(NOT_PROBED_YET, NOT_PROBED_YET_MESSAGE);
+    };
+    let value = if condition.status == "True" { Value::True } else { Value::False };
+    Probed {
+        facet: Facet {
+            kind: ConditionType::Healthy,
+            value,
+            reason: condition.reason.clone(),
+            message: condition.message.clone(),
+        },
+        latency_millis: old.latency_millis,
+        time: old.last_health_check_time.clone(),
+    }
+}
+
+fn unknown(reason: &str, message: &str) -> Probed {
+    Probed {
+        facet: Facet {
+            kind: ConditionType::Healthy,
+            value: Value::Unknown,
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+        },
+        latency_millis: None,
+        time: None,
+    }
+}
+
+/// True if a change of latency is not worth a write: at most the greater of 20 ms and half of the old.
+pub(super) fn latency_is_alike(old: Option<u32>, new: Option<u32>) -> bool {
+    match (old, new) {
+        (Some(old), Some(new)) => old.abs_diff(new) <= (old / 2).max(20),
+        (None, None) => true,
+        (Some(_), None) | (None, Some(_)) => false,
+    }
+}

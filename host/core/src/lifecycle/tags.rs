@@ -1,0 +1,75 @@
+//! Tags of a machine: whose it is and what it was made from. The host alone shortens values, to a charset
+//! that every cloud takes (`[a-z0-9-]{0,63}`); providers store them byte for byte.
+//!
+//! Ownership is proved by the uid and cluster tags and nothing else: names are for people.
+
+use sha2::{Digest, Sha256};
+
+use crate::ids::{ProviderName, ProxyKey, ProxyUid};
+use crate::provider::{Instance, Tags};
+
+use super::SpecHash;
+use super::hash::hex;
+
+const UID: &str = "proxy-operator-uid";
+const CLUSTER: &str = "proxy-operator-cluster";
+const NAMESPACE: &str = "proxy-operator-namespace";
+const NAME: &str = "proxy-operator-name";
+const PROVIDER: &str = "proxy-operator-provider";
+const SPEC: &str = "proxy-operator-spec";
+const LONGEST: usize = 63;
+
+/// The owner of a machine: one Proxy of one cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    uid: String,
+    cluster: String,
+}
+
+impl Owner {
+    /// The Proxy `uid` in `cluster`.
+    pub fn new(uid: &ProxyUid, cluster: &str) -> Self {
+        Self { uid: shorten(uid.as_str()), cluster: shorten(cluster) }
+    }
+
+    /// The tags that prove it.
+    pub fn tags(&self) -> Tags {
+        Tags::from([(UID.to_owned(), self.uid.clone()), (CLUSTER.to_owned(), self.cluster.clone())])
+    }
+
+    /// True if the machine carries them.
+    pub fn owns(&self, instance: &Instance) -> bool {
+        instance.tags.get(UID) == Some(&self.uid) && instance.tags.get(CLUSTER) == Some(&self.cluster)
+    }
+}
+
+/// All tags of a new machine.
+pub fn machine_tags(owner: &Owner, key: &ProxyKey, provider: &ProviderName, spec: &SpecHash) -> Tags {
+    let mut tags = owner.tags();
+    tags.insert(NAMESPACE.to_owned(), shorten(&key.namespace));
+    tags.insert(NAME.to_owned(), shorten(&key.name));
+    tags.insert(PROVIDER.to_owned(), shorten(provider.as_str()));
+    tags.insert(SPEC.to_owned(), spec.tag());
+    tags
+}
+
+/// The spec tag that a machine carries.
+pub fn spec_tag_of(instance: &Instance) -> Option<&str> {
+    instance.tags.get(SPEC).map(String::as_str)
+}
+
+/// The text itself if it fits `[a-z0-9-]{0,63}`; else what fits of it, `-` and 12 hex of its hash.
+pub(super) fn shorten(text: &str) -> String {
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if text.len() <= LONGEST && text.chars().all(allowed) {
+        return text.to_owned();
+    }
+    let kept: String = text
+        .chars()
+        .map(|c| c.to_ascii_lowercase())
+        .map(|c| if allowed(c) { c } else { '-' })
+        .take(LONGEST - 13)
+        .collect();
+    let digest: String = hex(&Sha256::digest(text.as_bytes())).chars().take(12).collect();
+    format!("{kept}-{digest}")
+}
