@@ -1,1 +1,28 @@
-//! Provider that runs one Squid pod per Proxy.
+//! Provider that runs one Squid pod per Proxy in the operator's own cluster.
+//!
+//! A machine is a Pod named after the Proxy's uid, and a Secret of the same name with its Squid
+//! configuration, which the Pod owns. The Secret can be created and never read: only create requests
+//! carry secrets.
+//!
+//! Making a machine takes three steps, and any of them may be the last before the component is stopped:
+//! the Pod, held back by a scheduling gate; the Secret, owned by the Pod; the gate taken away. So a Pod
+//! without the gate is complete, one with it is being made, or, when older than any call lasts, a rest
+//! that the operator is told to delete. With the Pod goes the Secret, by the cluster's own garbage
+//! collection.
+//!
+//! Must never touch a pod that lacks the owner tags, and never call a pod absent unless the API server
+//! says so of that very pod.
+
+mod api;
+mod manifest;
+mod meta;
+mod pod;
+mod provider;
+mod settings;
+mod squid;
+mod tags;
+mod users;
+
+pub use provider::Kubernetes;
+
+egress_proxies_provider_sdk::export_provider!(Kubernetes);
