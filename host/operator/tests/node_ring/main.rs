@@ -1,0 +1,13 @@
+//! The whole way on a real node: a Proxy, the real operator process with the rights of its own
+//! ServiceAccount, the kubernetes provider as a component, a real Squid pod, and curl through it.
+//!
+//! Needs `EPO_KUBECONFIG` (a cluster whose pod addresses this machine reaches), `EPO_NODE_BIN` (kubectl) and
+//! `EPO_GUESTS_DIR` (kubernetes.wasm); `make test` sets them. Without them each test says that it is
+//! skipped. One operator serves all tests of this binary.
+
+mod cluster;
+mod external;
+mod main_job;
+mod operator;
+mod replace;
+mod squid;
