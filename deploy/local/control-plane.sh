@@ -25,6 +25,7 @@ admin system:masters
 system:kube-controller-manager
 system:kube-scheduler
 system:kube-proxy
+dns
 system:node:$NODE_NAME system:nodes
 END
     mv "$dir/tokens.part" "$dir/tokens.csv"

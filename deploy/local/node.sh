@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# The node: containerd, kubelet and kube-proxy, and what they need of the host.
+# The node: containerd, kubelet, kube-proxy and the name server, and what they need of the host.
 #
 # containerd and the kubelet run in a mount namespace of their own. Every
 # mount they make (image layers, volumes, network namespaces) is in there and
@@ -25,15 +25,15 @@ KERNEL_SETTINGS=(
 # Rules of our own, beside kube-proxy's: pods reach the world under the host's
 # address, and a firewall that forwards nothing (Docker's) lets them.
 RULE_COMMENT=(-m comment --comment 'egress-proxies local cluster')
-firewall_rules() { # firewall_rules COMMAND-PREFIX... ; a line of arguments each
-    printf '%s\n' "-t nat POSTROUTING -s $POD_RANGE ! -d $POD_RANGE -j MASQUERADE" \
-        "-t filter FORWARD -s $POD_RANGE -j ACCEPT" "-t filter FORWARD -d $POD_RANGE -j ACCEPT"
+firewall_rules() { # a line of table, chain and match each
+    printf '%s\n' "nat POSTROUTING -s $POD_RANGE ! -d $POD_RANGE -j MASQUERADE" \
+        "filter FORWARD -s $POD_RANGE -j ACCEPT" "filter FORWARD -d $POD_RANGE -j ACCEPT"
 }
 
 # each_rule -A|-D|-C : true when it is so for every rule.
 each_rule() {
-    local rule table chain rest result=0
-    while read -r _ table chain rest; do
+    local table chain rest result=0
+    while read -r table chain rest; do
         # shellcheck disable=SC2086
         iptables -w -t "$table" "$1" "$chain" $rest "${RULE_COMMENT[@]}" 2>/dev/null || result=1
     done < <(firewall_rules)
@@ -167,6 +167,8 @@ failSwapOn: false
 # kube-proxy makes the chains that it needs, and removes them in the end; the
 # kubelet's would stay.
 makeIPTablesUtilChains: false
+clusterDNS: [$HOST_ADDRESS]
+clusterDomain: cluster.local
 # A developer's disk may be nearly full: that is no reason to evict anything.
 evictionHard: {memory.available: 50Mi, nodefs.available: 1%, imagefs.available: 1%, nodefs.inodesFree: 1%}
 # The images can't be pulled again: never collect them.
@@ -196,4 +198,34 @@ conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeou
 iptables: {localhostNodePorts: false, minSyncPeriod: 100ms}
 END
     start "$CLUSTER_DIR" kube-proxy "$NODE_DIR/bin/kube-proxy" --config "$CLUSTER_DIR/kube-proxy.yaml"
+}
+
+# The name server is a process of the host, not a pod: pods find it before the
+# first of them runs, and it asks whom the host asks, also at a loopback address.
+start_dns() {
+    write_kubeconfig "$CLUSTER_DIR/secrets/dns.kubeconfig" "$CLUSTER_DIR" dns "$HOST_ADDRESS" "$API_SERVER_PORT"
+    kubectl --kubeconfig "$CLUSTER_KUBECONFIG" apply -f - >/dev/null <<END
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: dns}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: dns}]
+END
+    local others=''
+    grep -q '^nameserver' /etc/resolv.conf 2>/dev/null && others='forward . /etc/resolv.conf'
+    cat >"$CLUSTER_DIR/Corefile" <<END
+.:53 {
+    bind $HOST_ADDRESS
+    errors
+    ready $HOST_ADDRESS:8181
+    kubernetes cluster.local in-addr.arpa ip6.arpa {
+        kubeconfig $CLUSTER_DIR/secrets/dns.kubeconfig
+        ttl 5
+        fallthrough in-addr.arpa ip6.arpa
+    }
+    cache 5
+    $others
+}
+END
+    start "$CLUSTER_DIR" dns "$NODE_DIR/bin/coredns" -conf "$CLUSTER_DIR/Corefile"
 }

@@ -33,8 +33,8 @@ SQUID_PACKAGES=(
     liblz4-1 libcap2 libnetfilter-conntrack3 libnfnetlink0 libmnl0 libltdl7
 )
 
-# Kubernetes in one binary; bin/ has a link for each program's name.
-NODE_DIR="$EPO_CACHE/node/$(hash_of node/go.mod node/go.sum node/main.go build-node)"
+# Kubernetes in one binary, with a link in bin/ for each program's name; and CoreDNS.
+NODE_DIR="$EPO_CACHE/node/$(hash_of {node,dns}/{go.mod,go.sum,main.go} build-node)"
 # Node programs (bin/, wrapped where they need their own libraries) and Squid's files.
 PACKAGES_DIR="$EPO_CACHE/packages/$(printf '%s\n' "${NODE_PACKAGES[@]}" "${SQUID_PACKAGES[@]}" | cat - "$here/packages" | sha256sum | cut -c1-12)"
 # The three images as OCI archives.
@@ -54,10 +54,9 @@ PROBE_TARGET_IMAGE=localhost/egress-proxies/probe-target:dev
 
 # ---- Addresses ------------------------------------------------------------
 # 198.18.0.0/15 is set aside for benchmarks (RFC 2544): it is in nobody's LAN.
-HOST_LINK=epo0 # an empty bridge that carries HOST_ADDRESS, nothing else
-HOST_ADDRESS=198.18.0.1
+HOST_LINK=epo0           # an empty bridge that carries HOST_ADDRESS, nothing else
+HOST_ADDRESS=198.18.0.1 # API server, kubelet and name server listen here
 POD_RANGE=198.18.0.0/16
 SERVICE_RANGE=198.19.0.0/16
-CLUSTER_DNS_ADDRESS=198.19.0.10
 API_SERVER_PORT=6443
 NODE_NAME=local
