@@ -7,12 +7,17 @@ here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 # ---- Versions -------------------------------------------------------------
 KUBERNETES_VERSION=v1.36.3 # node/go.mod pins the same
 
+version=k8s.io/component-base/version
+# No symbols: half the size. The version is set as in Kubernetes' own releases,
+# since clients read it.
+LINKER_FLAGS="-s -w -X $version.gitVersion=$KUBERNETES_VERSION -X $version.gitMajor=1 -X $version.gitMinor=36"
+
 # ---- Places ---------------------------------------------------------------
 # What is built or downloaded, kept by `down`: each thing under the hash of
 # what it is made from, so that it is made once and never stale.
 EPO_CACHE="${EPO_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/egress-proxies-operator}"
 
-hash_of() { # hash_of FILE... : one short hash over names and contents
+hash_of() { # hash_of FILE... : one short hash over names and contents; - is the input
     (cd "$here" && sha256sum -- "$@" | sha256sum | cut -c1-12)
 }
 
@@ -34,11 +39,12 @@ SQUID_PACKAGES=(
 )
 
 # Kubernetes in one binary, with a link in bin/ for each program's name; and CoreDNS.
-NODE_DIR="$EPO_CACHE/node/$(hash_of {node,dns}/{go.mod,go.sum,main.go} build-node)"
+NODE_DIR="$EPO_CACHE/node/$(printf '%s' "$LINKER_FLAGS" | hash_of - {node,dns}/{go.mod,go.sum,main.go})"
 # Node programs (bin/, wrapped where they need their own libraries) and Squid's files.
-PACKAGES_DIR="$EPO_CACHE/packages/$(printf '%s\n' "${NODE_PACKAGES[@]}" "${SQUID_PACKAGES[@]}" | cat - "$here/packages" | sha256sum | cut -c1-12)"
+PACKAGES_DIR="$EPO_CACHE/packages/$(printf '%s\n' "${NODE_PACKAGES[@]}" "${SQUID_PACKAGES[@]}" | hash_of - packages)"
 # The three images as OCI archives.
-IMAGES_DIR="$EPO_CACHE/images/$(printf '%s' "$PACKAGES_DIR" | cat - "$here"/go.mod "$here"/{archive,pause,probe-target}/*.go "$here/images" | sha256sum | cut -c1-12)"
+IMAGES_DIR="$EPO_CACHE/images/$(printf '%s' "${PACKAGES_DIR##*/}" |
+    hash_of - images go.mod archive/{main,image,layer}.go pause/main.go probe-target/{main,handler}.go)"
 
 # The running cluster. Unix sockets are in here, and a socket's path holds 107
 # bytes at most: the names below are short for that reason.
