@@ -48,7 +48,7 @@ start() {
     mkdir -p "$dir/pids" "$dir/log"
     # setsid: Ctrl-C in the terminal must not reach the cluster. In the
     # background it need not fork, so that $! is the command's own pid.
-    setsid "$@" >>"$dir/log/$name.log" 2>&1 </dev/null &
+    setsid "$@" >>"$dir/log/$name.log" 2>&1 </dev/null 8>&- &
     local pid=$! began
     began="$(start_time "$pid")" || fail "$name ended at once: see $dir/log/$name.log"
     printf '%s %s\n' "$pid" "$began" >"$dir/pids/$name"
@@ -113,4 +113,17 @@ once() {
         mv "$scratch" "$dir"
     fi
     exec 9>&-
+}
+
+# one_at_a_time FILE : waits until no other `up` or `down` is at work. One that
+# was started by the other shares its turn. The lock is file descriptor 8.
+one_at_a_time() {
+    [[ "${TURN_TAKEN:-}" == "$1" ]] && return
+    mkdir -p "$(dirname "$1")"
+    exec 8>"$1"
+    if ! flock --nonblock 8; then
+        say "Waiting for another local-up or local-down on this machine to finish"
+        flock 8
+    fi
+    export TURN_TAKEN="$1"
 }
