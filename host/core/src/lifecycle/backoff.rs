@@ -15,7 +15,7 @@ pub(super) fn exponential(first: Duration, most: Duration, failures: u32, seed: 
 }
 
 /// Takes off up to a fifth, the same for the same seed and count.
-fn spread(full: Duration, seed: u64, salt: u32) -> Duration {
+pub(super) fn spread(full: Duration, seed: u64, salt: u32) -> Duration {
     let mut mixed = seed ^ u64::from(salt).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     mixed ^= mixed >> 30;
     mixed = mixed.wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -26,7 +26,10 @@ pub struct FactsInput<'a> {
     pub running: Option<Machine>,
 }
 
-/// Facts of one Proxy; fails only for an object without a valid uid.
+/// Facts of one Proxy.
+///
+/// # Errors
+/// Only for an object without a valid uid.
 pub fn facts_of(proxy: &Proxy, input: FactsInput<'_>) -> Result<ProxyFacts, InvalidId> {
     let object = ObjectFacts::of(proxy)?;
     let spec = &object.spec;

@@ -4,6 +4,7 @@
 //! Changed only by [`super::absorb`]; kept by the loop per uid and pruned when the object is gone.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::facts::Machine;
 use crate::ids::{Incarnation, InstanceId};
@@ -23,7 +24,8 @@ pub struct Memory {
     pub trouble: Option<Trouble>,
     /// Calls to the API server that failed in a row.
     pub api_failures: u32,
-    /// This process put the finalizer on an object that no machine was ever made for.
+    /// This process put the finalizer on an object that no machine was ever made for, or has since seen
+    /// twice, far enough apart, that there is none.
     pub first_touch: bool,
     /// A create was sent whose answer never came: it may still land.
     pub unanswered_create: bool,
@@ -122,6 +124,10 @@ pub struct DeleteSent {
     pub at: Moment,
     /// Which machine.
     pub incarnation: Option<Incarnation>,
+    /// When the provider wants to be asked again.
+    pub ask_after: Option<Duration>,
+    /// The machine was deleted because it was of no use: it counts like one that vanished.
+    pub useless: bool,
 }
 
 /// The last answer about a machine.
@@ -135,4 +141,6 @@ pub struct LastSeen {
     pub making_since: Option<Moment>,
     /// Since when it runs with an address.
     pub running_since: Option<Moment>,
+    /// It ran at some time.
+    pub ever_ran: bool,
 }

@@ -38,7 +38,7 @@ pub use hash::{SpecHash, latch_key, spec_hash};
 pub use memory::{Call, DeleteSent, LastSeen, Memory, NotBefore, Trouble, Unrecorded};
 pub use observed::{CloudInitView, ObjectFacts, Observed, ProviderFacts, ProviderView, Surroundings};
 pub use outcome::{Outcome, Written, absorb};
-pub use pass::{ListSeen, MachineSeen, Pass, Presence};
+pub use pass::{ApiState, ListSeen, MachineSeen, Pass, Presence};
 pub use policy::Policy;
 pub use status::{HealthView, ProvisionedReason, RecordedMachine, Stage, StatusIntent, needs_write, render};
 pub use tags::{Owner, machine_tags, spec_tag_of};

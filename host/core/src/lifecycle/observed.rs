@@ -4,6 +4,8 @@
 //! [`Surroundings`] before each [`super::decide`]; [`Pass`] and [`Memory`] change only through
 //! [`super::absorb`].
 
+use std::time::Duration;
+
 use crate::crd::{
     FINALIZER, Mode, PLANNED_ID_ANNOTATION, Proxy, ProxySpec, ProxyStatus, SPEC_HASH_ANNOTATION,
 };
@@ -59,7 +61,10 @@ pub struct ObjectFacts {
 }
 
 impl ObjectFacts {
-    /// Reads an object that came from the API server; fails only for one without a valid uid.
+    /// Reads an object that came from the API server.
+    ///
+    /// # Errors
+    /// Only for an object without a valid uid.
     pub fn of(proxy: &Proxy) -> Result<Self, InvalidId> {
         let meta = &proxy.metadata;
         let annotation = |name: &str| meta.annotations.as_ref().and_then(|all| all.get(name)).cloned();
@@ -144,6 +149,14 @@ pub enum ProviderView {
 pub struct ProviderFacts {
     /// See [`ProviderInfo`]; the settings' `delete_only` refuses creates.
     pub info: ProviderInfo,
+}
+
+impl ProviderFacts {
+    /// Two absences further apart than this prove that no create is under way any more: the longest call
+    /// and the time for which lists may lag behind.
+    pub fn settle(&self) -> Duration {
+        self.info.longest_call + self.info.list_lag
+    }
 }
 
 impl From<&Lookup> for ProviderView {

@@ -14,14 +14,10 @@ pub struct Pass {
     pub presence: Presence,
     /// When the object was last read or written live in this pass; effects need a fresh look.
     pub looked_at: Option<Moment>,
-    /// A guarded write met a newer object: look before anything else.
-    pub conflict: bool,
-    /// A call to the API server failed: end the pass, try again after a back-off.
-    pub api_trouble: bool,
+    /// How the latest call to the API server went.
+    pub api: ApiState,
     /// Our finalizer was put there by this pass, so no create can have come before it.
     pub added_finalizer: bool,
-    /// Our finalizer was removed by this pass: done.
-    pub removed_finalizer: bool,
     /// The status that this pass wrote last.
     pub written: Option<ProxyStatus>,
     /// Answer of validate-create, and the latch key that it was asked for.
@@ -30,8 +26,22 @@ pub struct Pass {
     pub machines: BTreeMap<InstanceId, MachineSeen>,
     /// The owned listing. None = not asked.
     pub list: Option<ListSeen>,
-    /// A provider call failed in this pass; what to do about it stands in the memory.
-    pub provider_trouble: bool,
+    /// Effects of this pass so far.
+    pub steps: u32,
+}
+
+/// How the latest call to the API server went, as far as it matters for the next effect.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ApiState {
+    /// Nothing stands in the way.
+    #[default]
+    Fine,
+    /// A guarded write met a newer object: look before anything else.
+    Conflict,
+    /// It failed, with an unknown effect: end the pass, try again after a back-off.
+    Trouble,
+    /// It removed our finalizer: done.
+    FinalizerRemoved,
 }
 
 /// What is known of the object's existence.

@@ -31,6 +31,8 @@ pub struct Policy {
     pub fresh_for: Duration,
     /// How long a running machine waits for its first verdict before the status says that it runs.
     pub verdict_wait: Duration,
+    /// Most effects of one pass; the rest is left to the next.
+    pub most_steps: u32,
 }
 
 impl Default for Policy {
@@ -38,17 +40,18 @@ impl Default for Policy {
         Self {
             provisioning_poll: Duration::from_secs(5),
             deletion_poll: Duration::from_secs(5),
-            drift_poll: Duration::from_secs(60),
-            quota_poll: Duration::from_secs(300),
-            slow_poll: Duration::from_secs(600),
+            drift_poll: Duration::from_mins(1),
+            quota_poll: Duration::from_mins(5),
+            slow_poll: Duration::from_mins(10),
             backoff_first: Duration::from_secs(2),
-            backoff_most: Duration::from_secs(300),
-            vanish_most: Duration::from_secs(300),
-            settled_after: Duration::from_secs(600),
-            provisioning_deadline: Duration::from_secs(900),
-            delete_repeat: Duration::from_secs(120),
+            backoff_most: Duration::from_mins(5),
+            vanish_most: Duration::from_mins(5),
+            settled_after: Duration::from_mins(10),
+            provisioning_deadline: Duration::from_mins(15),
+            delete_repeat: Duration::from_mins(2),
             fresh_for: Duration::from_secs(10),
             verdict_wait: Duration::from_secs(3),
+            most_steps: 64,
         }
     }
 }

@@ -1,13 +1,19 @@
 //! External Proxies: nothing is made, no finalizer is set, no provider is asked.
 
-use crate::time::Now;
-
-use super::rest;
-use crate::lifecycle::{Decision, Observed, Requeue, Stage, StatusIntent};
+use super::context::{Context, act, intent, stop};
+use super::request::without_finalizer;
+use crate::lifecycle::{Action, Decision, Requeue, Stage};
 
 /// The endpoint stands in the spec; only health changes.
-pub(super) fn decide(observed: &Observed, now: Now) -> Decision {
-    let stage = if observed.object.deleting { Stage::Untouched } else { Stage::External };
-    let status = StatusIntent { stage, machine: None, latch: None };
-    rest(observed, "external", status, Requeue::OnChange, now)
+pub(super) fn decide(cx: &Context<'_>) -> Decision {
+    let object = &cx.observed.object;
+    if object.has_finalizer() {
+        let patch = without_finalizer(object);
+        let untouched = intent(Stage::Untouched);
+        return act("an_external_proxy_has_our_finalizer", Action::RemoveFinalizer(patch), untouched);
+    }
+    if object.deleting {
+        return stop("an_external_proxy_is_deleted", Requeue::OnChange);
+    }
+    cx.rest("an_external_proxy_is_probed", intent(Stage::External), Requeue::OnChange)
 }

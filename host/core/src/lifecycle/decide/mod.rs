@@ -1,45 +1,55 @@
 //! The decision: one look at what is observed, one effect. Rows and their order are those of the table in
-//! `docs/lifecycle.md`; each ends in a [`Decision`] that names its row.
+//! `docs/lifecycle.md`; each [`Decision`] names its row.
 //!
 //! Status is written where it must stand before the next effect, and at the end of the pass if it says
-//! something new. Everything else has an effect of its own.
+//! something new. A decision never deletes what was not seen in this pass to be ours, and never creates
+//! without a fresh look at the object.
 
+mod context;
+mod create;
+mod delete;
 mod external;
+mod gone;
+mod managed;
+mod removal;
+mod replace;
+mod request;
+mod search;
+
+use context::{Context, act, intent, stop};
 
 use crate::time::Now;
 
-use super::status::HealthView;
-use super::{Action, Decision, Observed, Policy, Requeue, Stage, StatusIntent, needs_write, render};
+use super::pass::{ApiState, Presence};
+use super::{Action, Decision, Observed, Policy, Requeue, Stage, backoff};
 
 /// Decides the next effect.
 pub fn decide(observed: &Observed, policy: &Policy, now: Now) -> Decision {
-    if observed.object.is_managed() {
-        let status = StatusIntent { stage: Stage::Untouched, machine: None, latch: None };
-        return rest(observed, "managed", status, Requeue::After(policy.drift_poll), now);
+    let cx = Context { observed, policy, now };
+    let pass = &observed.pass;
+    match pass.api {
+        ApiState::Fine | ApiState::Conflict => {}
+        ApiState::FinalizerRemoved => return stop("the_finalizer_is_removed", Requeue::Done),
+        ApiState::Trouble => {
+            let (failures, seed) = (observed.memory.api_failures, observed.memory.seed);
+            let wait = backoff::exponential(policy.backoff_first, policy.backoff_most, failures, seed);
+            return stop("the_api_server_fails", Requeue::After(wait));
+        }
     }
-    external::decide(observed, now)
-}
-
-/// Ends the pass; writes the status first if it has something new to say.
-fn rest(
-    observed: &Observed,
-    row: &'static str,
-    status: StatusIntent,
-    requeue: Requeue,
-    now: Now,
-) -> Decision {
-    let action = write_if_new(observed, &status, now).unwrap_or(Action::Wait);
-    Decision { action, requeue, status, row }
-}
-
-/// The status write, if the object does not say so already and this pass did not just write it.
-fn write_if_new(observed: &Observed, intent: &StatusIntent, now: Now) -> Option<Action> {
-    let health = HealthView {
-        configured: observed.surroundings.probe_configured,
-        verdict: observed.surroundings.verdict.as_ref(),
-    };
-    let wanted = render(&observed.object, intent, health, now);
-    let new = needs_write(&observed.object.status, &wanted)
-        && observed.pass.written.as_ref().is_none_or(|written| needs_write(written, &wanted));
-    new.then(|| Action::WriteStatus(Box::new(wanted)))
+    if pass.steps >= policy.most_steps {
+        return stop("the_pass_is_long_enough", Requeue::After(policy.backoff_first));
+    }
+    if pass.presence == Presence::Gone {
+        return gone::decide(&cx);
+    }
+    if pass.api == ApiState::Conflict {
+        return act("the_object_changed_meanwhile", Action::LookAgain, intent(Stage::Untouched));
+    }
+    if !observed.object.is_managed() {
+        return external::decide(&cx);
+    }
+    if observed.object.deleting {
+        return delete::decide(&cx);
+    }
+    managed::decide(&cx)
 }

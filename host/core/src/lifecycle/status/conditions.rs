@@ -46,7 +46,7 @@ pub(super) fn all(object: &ObjectFacts, facets: [Facet; 3], now: Now) -> Vec<Con
         .map(|facet| {
             let since = find(&object.status, facet.kind)
                 .filter(|old| old.status == facet.value.as_str())
-                .map_or(Time(whole_seconds(now.wall)), |old| old.last_transition_time.clone());
+                .map_or_else(|| Time(whole_seconds(now.wall)), |old| old.last_transition_time.clone());
             Condition {
                 type_: facet.kind.as_str().to_owned(),
                 status: facet.value.as_str().to_owned(),

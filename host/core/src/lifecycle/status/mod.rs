@@ -45,7 +45,7 @@ pub enum Stage {
 pub struct StatusIntent {
     /// Where the Proxy is.
     pub stage: Stage,
-    /// The machine to record; not looked at with `Untouched`, `Kept` and `External`.
+    /// The machine to record; not looked at with `Untouched`, `Kept`, `Deleting` and `External`.
     pub machine: Option<RecordedMachine>,
     /// The latch, set with permanent failures only.
     pub latch: Option<String>,
@@ -84,7 +84,7 @@ pub fn render(object: &ObjectFacts, intent: &StatusIntent, health: HealthView<'_
     status.last_health_check_time.clone_from(&probed.time);
     let provisioned = phase::provisioned(&intent.stage, object);
     let ready = phase::ready(&provisioned, &probed);
-    status.phase = phase::phase(&intent.stage, &provisioned, &probed);
+    status.phase = phase::phase(object, &intent.stage, &provisioned, &probed);
     status.reason = Some(ready.reason.clone());
     status.latch.clone_from(&intent.latch);
     status.observed_generation = Some(object.generation);
@@ -105,6 +105,10 @@ fn with_machine(object: &ObjectFacts, intent: &StatusIntent) -> ProxyStatus {
     };
     match &intent.stage {
         Stage::Untouched | Stage::Kept(_) => keep(&mut status),
+        Stage::Deleting(_) => {
+            keep(&mut status); // named to the end, but out of reach for clients
+            (status.ip, status.port) = (None, None);
+        }
         Stage::External => {
             if let Some(endpoint) = &object.spec.endpoint {
                 status.ip = Some(endpoint.host.clone());
@@ -115,7 +119,6 @@ fn with_machine(object: &ObjectFacts, intent: &StatusIntent) -> ProxyStatus {
         | Stage::Provisioning(_)
         | Stage::Running
         | Stage::Replacing(_)
-        | Stage::Deleting(_)
         | Stage::Blocked(..) => {
             if let Some(machine) = &intent.machine {
                 status.provider_id = Some(machine.id.to_string());

@@ -135,8 +135,9 @@ pub(super) fn ready(provisioned: &Facet, probed: &Probed) -> Facet {
 }
 
 /// The phase.
-pub(super) fn phase(stage: &Stage, provisioned: &Facet, probed: &Probed) -> Phase {
+pub(super) fn phase(object: &ObjectFacts, stage: &Stage, provisioned: &Facet, probed: &Probed) -> Phase {
     match stage {
+        Stage::Kept(_) if provisioned.value != Value::True => object.status.phase,
         Stage::Deleting(_) => Phase::Deleting,
         Stage::Replacing(_) => Phase::Replacing,
         Stage::Blocked(reason, _) => reason.phase_when_blocked(),

@@ -1,0 +1,232 @@
+//! What all decisions share: the observation, and the ways to end in a [`Decision`].
+
+use std::time::Duration;
+
+use crate::ids::{Incarnation, InstanceId};
+use crate::provider::{FailureClass, HostFault, Instance, InstanceRef, InstanceState, ProviderInfo, Reason};
+use crate::time::Now;
+
+use crate::facts::Machine;
+use crate::lifecycle::memory::{DeleteSent, incarnation_of};
+use crate::lifecycle::pass::Presence;
+use crate::lifecycle::{
+    Action, Decision, HealthView, MachineSeen, Observed, Owner, Policy, ProviderFacts, ProviderView,
+    ProvisionedReason, RecordedMachine, Requeue, Stage, StatusIntent, needs_write, render,
+};
+
+/// The observation and the time.
+#[derive(Clone, Copy)]
+pub(super) struct Context<'a> {
+    pub(super) observed: &'a Observed,
+    pub(super) policy: &'a Policy,
+    pub(super) now: Now,
+}
+
+impl<'a> Context<'a> {
+    /// Ends the pass; writes the status first if it has something new to say.
+    pub(super) fn rest(&self, row: &'static str, status: StatusIntent, requeue: Requeue) -> Decision {
+        let action = self.write_if_new(&status).unwrap_or(Action::Wait);
+        Decision { action, requeue, status, row }
+    }
+
+    /// The status write, if the object does not say so already and this pass did not just write it.
+    pub(super) fn write_if_new(&self, intent: &StatusIntent) -> Option<Action> {
+        let health = HealthView {
+            configured: self.observed.surroundings.probe_configured,
+            verdict: self.observed.surroundings.verdict.as_ref(),
+        };
+        let wanted = render(&self.observed.object, intent, health, self.now);
+        let new = needs_write(&self.observed.object.status, &wanted)
+            && self.observed.pass.written.as_ref().is_none_or(|written| needs_write(written, &wanted));
+        new.then(|| Action::WriteStatus(Box::new(wanted)))
+    }
+
+    /// A status that names this machine; with its address if `running`.
+    pub(super) fn intent_with(&self, stage: Stage, instance: &Instance, running: bool) -> StatusIntent {
+        let machine = RecordedMachine {
+            id: instance.id.clone(),
+            scope: self.scope_of(&instance.id),
+            incarnation: incarnation_of(instance),
+            running: if running { address_of(instance) } else { None },
+        };
+        StatusIntent { stage, machine: Some(machine), latch: None }
+    }
+
+    /// The scope to record: the one the machine was made in, if that is known.
+    fn scope_of(&self, id: &InstanceId) -> Option<String> {
+        let status = &self.observed.object.status;
+        if status.provider_id.as_deref() == Some(id.as_str()) && status.provider_scope.is_some() {
+            return status.provider_scope.clone();
+        }
+        match &self.observed.surroundings.provider {
+            ProviderView::Ready(provider) => Some(provider.info.scope.clone()),
+            ProviderView::Unknown(_) | ProviderView::Loading | ProviderView::Failed { .. } => None,
+        }
+    }
+
+    /// Whose machines ours are.
+    pub(super) fn owner(&self) -> Owner {
+        Owner::new(&self.observed.object.uid, &self.observed.surroundings.cluster)
+    }
+
+    /// What this pass has seen of a machine.
+    pub(super) fn seen(&self, id: &InstanceId) -> Option<&'a MachineSeen> {
+        self.observed.pass.machines.get(id)
+    }
+
+    /// Asks the provider for a machine, whichever incarnation is there.
+    pub(super) fn get(&self, row: &'static str, id: &InstanceId) -> Decision {
+        let target = InstanceRef { id: id.clone(), incarnation: None, owner: self.owner().tags() };
+        act(row, Action::Get(target), intent(Stage::Untouched))
+    }
+
+    /// Deletes a machine that was seen in this pass and is ours.
+    pub(super) fn delete(&self, row: &'static str, instance: &Instance, why: &'static str) -> Decision {
+        let target = InstanceRef {
+            id: instance.id.clone(),
+            incarnation: instance.incarnation.clone(),
+            owner: self.owner().tags(),
+        };
+        act(row, Action::Delete { target, why }, intent(Stage::Untouched))
+    }
+
+    /// The object was seen live a moment ago.
+    pub(super) fn is_fresh(&self) -> bool {
+        let pass = &self.observed.pass;
+        pass.presence == Presence::Live
+            && pass.looked_at.is_some_and(|at| self.now.mono.since(at) <= self.policy.fresh_for)
+    }
+
+    /// Time left of a back-off that holds for this generation.
+    pub(super) fn held_for(&self) -> Option<Duration> {
+        let object = &self.observed.object;
+        let held = self.observed.memory.not_before.as_ref()?;
+        let holds = held.generation == object.generation && held.deleting == object.deleting;
+        let left = held.at.since(self.now.mono);
+        (holds && !left.is_zero()).then_some(left)
+    }
+
+    /// Reason and message of the trouble that holds things up; none for what is no news to anybody.
+    pub(super) fn trouble(&self) -> Option<(ProvisionedReason, String)> {
+        let trouble = self.observed.memory.trouble.as_ref()?;
+        let failure = &trouble.failure;
+        let reason = match failure.class() {
+            FailureClass::Quota => ProvisionedReason::QuotaExceeded,
+            FailureClass::Slow if failure.reason == Reason::Missing => ProvisionedReason::Missing,
+            FailureClass::Slow => ProvisionedReason::Denied,
+            FailureClass::NameConflict => ProvisionedReason::NameConflict,
+            FailureClass::HandsOff => ProvisionedReason::OutOfScope,
+            FailureClass::Soon if failure.reason == Reason::Host(HostFault::NoPermit) => return None,
+            FailureClass::Soon | FailureClass::Retry | FailureClass::Throttle | FailureClass::Latch => {
+                ProvisionedReason::Retrying
+            }
+        };
+        Some((reason, failure.message.clone()))
+    }
+
+    /// The delete of this machine that is under way, if any.
+    fn delete_sent(&self, instance: &Instance) -> Option<&'a DeleteSent> {
+        self.observed.memory.deletes.get(&instance.id).filter(|sent| {
+            let other = sent.incarnation.is_some()
+                && instance.incarnation.is_some()
+                && sent.incarnation != instance.incarnation;
+            !other
+        })
+    }
+
+    /// True if a delete should be sent now: none is under way, or it had no effect.
+    pub(super) fn delete_is_due(&self, instance: &Instance) -> bool {
+        let Some(sent) = self.delete_sent(instance) else { return true };
+        let age = self.now.mono.since(sent.at);
+        let ignored = match &instance.state {
+            InstanceState::Running | InstanceState::Stopped | InstanceState::Failed => true,
+            InstanceState::Provisioning
+            | InstanceState::Stopping
+            | InstanceState::Deleting
+            | InstanceState::Other(_) => false,
+        };
+        age >= self.policy.delete_repeat || (ignored && age >= self.policy.deletion_poll)
+    }
+
+    /// When to look again at a machine whose delete is under way.
+    pub(super) fn deletion_poll(&self, instance: &Instance) -> Requeue {
+        let asked = self.delete_sent(instance).and_then(|sent| sent.ask_after);
+        let wait = asked.unwrap_or(self.policy.deletion_poll);
+        Requeue::After(wait.clamp(Duration::from_secs(1), self.policy.delete_repeat))
+    }
+}
+
+/// Ends the pass without touching the status.
+pub(super) fn stop(row: &'static str, requeue: Requeue) -> Decision {
+    Decision { action: Action::Wait, requeue, status: intent(Stage::Untouched), row }
+}
+
+/// Goes on with this effect.
+pub(super) fn act(row: &'static str, action: Action, status: StatusIntent) -> Decision {
+    Decision { action, requeue: Requeue::OnChange, status, row }
+}
+
+/// A status without a machine and without a latch.
+pub(super) fn intent(stage: Stage) -> StatusIntent {
+    StatusIntent { stage, machine: None, latch: None }
+}
+
+/// The provider, or what to say about its absence.
+pub(super) enum Provider<'a> {
+    /// Takes calls.
+    Ready(&'a ProviderFacts),
+    /// Wait and write nothing.
+    Loading,
+    /// Can't be used; why.
+    Unavailable(String),
+}
+
+/// The provider of a Managed Proxy.
+pub(super) fn provider_of<'a>(cx: &Context<'a>) -> Provider<'a> {
+    let name = cx.observed.object.spec.provider.as_deref().unwrap_or_default();
+    match &cx.observed.surroundings.provider {
+        ProviderView::Ready(provider) => Provider::Ready(provider),
+        ProviderView::Loading => Provider::Loading,
+        ProviderView::Failed { stage, reason } => {
+            Provider::Unavailable(format!("provider {name:?} could not be loaded (stage {stage}): {reason}"))
+        }
+        ProviderView::Unknown(configured) => {
+            let names: Vec<&str> = configured.iter().map(crate::ids::ProviderName::as_str).collect();
+            let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            Provider::Unavailable(format!(
+                "spec.provider {name:?} is not in the providers config (configured: {names}): add it there, \
+                 or make the Proxy anew with a provider of that list"
+            ))
+        }
+    }
+}
+
+/// Where a running machine can be reached.
+pub(super) fn address_of(instance: &Instance) -> Option<Machine> {
+    let endpoint = instance.endpoints.first()?;
+    let incarnation: Incarnation = incarnation_of(instance)?;
+    Some(Machine { incarnation, address: endpoint.address.clone(), port: endpoint.port })
+}
+
+/// True if the machine runs and can be reached.
+pub(super) fn is_running(instance: &Instance) -> bool {
+    instance.state == InstanceState::Running && !instance.endpoints.is_empty()
+}
+
+/// What to say when the recorded machine is of a scope that the provider no longer sees.
+pub(super) fn scope_conflict(
+    cx: &Context<'_>,
+    provider: &ProviderInfo,
+) -> Option<(ProvisionedReason, String)> {
+    let status = &cx.observed.object.status;
+    status.provider_id.as_ref()?;
+    let made_in = status.provider_scope.as_ref().filter(|scope| **scope != provider.scope)?;
+    Some((
+        ProvisionedReason::OutOfScope,
+        format!(
+            "the machine was made in {made_in:?}, but provider {} now reaches {:?}: the machine is left \
+             alone until the providers config points there again",
+            provider.name, provider.scope
+        ),
+    ))
+}

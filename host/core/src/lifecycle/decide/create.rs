@@ -1,0 +1,137 @@
+//! There is no machine: find out for certain, write down what is going to be made, make it, record it.
+//!
+//! Never two machines: once our finalizer is there, a create may have come before this pass. Then the
+//! planned id and the complete list are asked first, and what they show is adopted or deleted.
+
+use crate::lifecycle::{
+    Action, Decision, MachineSeen, ProviderFacts, ProvisionedReason, Requeue, Stage, StatusIntent,
+};
+use crate::provider::{CreatePlan, FailureClass, Instance, InstanceState};
+
+use super::context::{Context, act, intent, is_running};
+use super::managed::{Wanted, held};
+use super::removal::delete_only_message;
+use super::request::{Desired, create_request, metadata_patch};
+use super::search::{self, Found};
+
+/// The steps, in order.
+pub(super) fn decide(cx: &Context<'_>, provider: &ProviderFacts, wanted: Wanted) -> Decision {
+    let object = &cx.observed.object;
+    if let Some(made) = &cx.observed.memory.unrecorded {
+        match cx.seen(&made.id) {
+            Some(MachineSeen::Found(instance)) => return record(cx, "the_new_machine_is_recorded", instance),
+            None => return cx.get("an_unrecorded_machine_is_looked_at", &made.id),
+            Some(MachineSeen::Absent(_) | MachineSeen::CouldNotTell(_)) => {}
+        }
+    }
+    if object.status.ip.is_some() {
+        let stage = Stage::Replacing("the machine went away and is made anew".to_owned());
+        let status = intent(stage);
+        if let Some(action) = cx.write_if_new(&status) {
+            return act("a_vanished_machine_is_hidden", action, status);
+        }
+    }
+    let wanted = match wanted {
+        Ok(wanted) => wanted,
+        Err((reason, message)) => {
+            let status = intent(Stage::Blocked(reason, message));
+            return cx.rest("the_cloud_init_is_unusable", status, Requeue::After(cx.policy.slow_poll));
+        }
+    };
+    if object.status.latch.as_deref() == Some(wanted.key.as_str()) {
+        let status = StatusIntent { latch: Some(wanted.key), ..intent(Stage::Kept(None)) };
+        return cx.rest("a_permanent_failure_is_latched", status, Requeue::OnChange);
+    }
+    if object.has_finalizer() && !cx.observed.pass.added_finalizer {
+        match search::machines(cx, &wanted) {
+            Found::Next(decision) => return *decision,
+            Found::Adopt(instance) => return record(cx, "a_found_machine_is_adopted", instance),
+            Found::None => {}
+        }
+    }
+    if provider.info.settings.delete_only {
+        let stage =
+            Stage::Blocked(ProvisionedReason::ProviderUnavailable, delete_only_message(&provider.info));
+        return cx.rest("the_provider_only_deletes", intent(stage), Requeue::After(cx.policy.slow_poll));
+    }
+    make(cx, provider, &wanted)
+}
+
+/// Nothing exists: validate, write down, look, create.
+fn make(cx: &Context<'_>, provider: &ProviderFacts, wanted: &Desired) -> Decision {
+    let untouched = || intent(Stage::Untouched);
+    let request = match create_request(cx, &provider.info, &wanted.hash) {
+        Ok(request) => Box::new(request),
+        Err((reason, message)) => {
+            let status = intent(Stage::Blocked(reason, message));
+            return cx.rest("the_credentials_are_unusable", status, Requeue::After(cx.policy.slow_poll));
+        }
+    };
+    let plan = match &cx.observed.pass.plan {
+        Some((key, Ok(plan))) if *key == wanted.key => plan,
+        Some((key, Err(failure))) if *key == wanted.key => {
+            if failure.class() != FailureClass::Latch {
+                return held(cx, false, cx.policy.provisioning_poll);
+            }
+            let stage = Stage::Blocked(ProvisionedReason::PermanentError, failure.message.clone());
+            let status = StatusIntent { latch: Some(wanted.key.clone()), ..intent(stage) };
+            return cx.rest("the_request_can_not_work", status, Requeue::OnChange);
+        }
+        Some(_) | None => {
+            let action = Action::ValidateCreate { key: wanted.key.clone(), request };
+            return act("the_request_is_checked", action, untouched());
+        }
+    };
+    if let Some(left) = unsettled(cx, provider, wanted, plan) {
+        let status = intent(Stage::Creating);
+        return cx.rest("an_earlier_create_may_still_land", status, left);
+    }
+    if let Some(patch) = metadata_patch(&cx.observed.object, &wanted.hash, plan.id.as_ref()) {
+        return act("what_will_be_made_is_written_down", Action::PatchMetadata(patch), untouched());
+    }
+    if !cx.is_fresh() {
+        return act("the_object_is_looked_at_before_the_create", Action::LookAgain, untouched());
+    }
+    let action = Action::Create { key: wanted.key.clone(), request };
+    act("the_machine_is_made", action, intent(Stage::Creating))
+}
+
+/// Time until an earlier create, sent for something else and never answered, can no longer land. A repeat
+/// under the same id, or of the same request, needs no wait: it finds what the first one made.
+fn unsettled(
+    cx: &Context<'_>,
+    provider: &ProviderFacts,
+    wanted: &Desired,
+    plan: &CreatePlan,
+) -> Option<Requeue> {
+    let object = &cx.observed.object;
+    if cx.observed.pass.added_finalizer || !object.has_finalizer() {
+        return None;
+    }
+    let same = match (&object.planned_id, &plan.id) {
+        (Some(before), Some(now)) => before == now,
+        (None, None) => object.spec_hash.as_deref() == Some(wanted.hash.annotation().as_str()),
+        (Some(_), None) | (None, Some(_)) => false,
+    };
+    if same || cx.observed.memory.saw_all_creates_answered() {
+        return None;
+    }
+    search::time_to_settle(cx, provider).map(Requeue::After)
+}
+
+/// Writes the id of a machine that exists into status.
+fn record(cx: &Context<'_>, row: &'static str, instance: &Instance) -> Decision {
+    let stage = match &instance.state {
+        InstanceState::Running if is_running(instance) => Stage::Running,
+        InstanceState::Running
+        | InstanceState::Provisioning
+        | InstanceState::Stopping
+        | InstanceState::Stopped
+        | InstanceState::Deleting
+        | InstanceState::Failed
+        | InstanceState::Other(_) => Stage::Provisioning(None),
+    };
+    let running = stage == Stage::Running;
+    let status = cx.intent_with(stage, instance, running);
+    cx.rest(row, status, Requeue::After(cx.policy.provisioning_poll))
+}

@@ -1,0 +1,104 @@
+//! The object is being deleted: every machine of it goes first, the finalizer last.
+//!
+//! Never a forgotten machine: the finalizer goes only when `get` finds none and the complete list is
+//! empty; twice, if a create may still be under way. That a delete said "gone" is not enough.
+
+use std::collections::BTreeSet;
+
+use crate::ids::InstanceId;
+use crate::lifecycle::{
+    Action, Decision, ListSeen, MachineSeen, ProviderFacts, ProvisionedReason, Requeue, Stage, StatusIntent,
+};
+use crate::provider::Instance;
+
+use super::context::{Context, Provider, act, intent, provider_of, scope_conflict, stop};
+use super::request::without_finalizer;
+use super::search::{known, time_to_settle};
+
+/// The steps, in order.
+pub(super) fn decide(cx: &Context<'_>) -> Decision {
+    let object = &cx.observed.object;
+    if !object.has_finalizer() {
+        return stop("a_deleted_proxy_without_finalizer_is_left", Requeue::OnChange);
+    }
+    let provider = match provider_of(cx) {
+        Provider::Ready(provider) => provider,
+        Provider::Loading => {
+            return stop("the_provider_is_loading", Requeue::After(cx.policy.deletion_poll));
+        }
+        Provider::Unavailable(message) => {
+            let problem = (ProvisionedReason::ProviderUnavailable, message);
+            let requeue = Requeue::After(cx.policy.slow_poll);
+            return cx.rest("a_deletion_waits_for_its_provider", deleting(Some(problem)), requeue);
+        }
+    };
+    if let Some(problem) = scope_conflict(cx, &provider.info) {
+        let requeue = Requeue::After(cx.policy.slow_poll);
+        return cx.rest("a_deletion_waits_for_its_scope", deleting(Some(problem)), requeue);
+    }
+    if let Some(left) = cx.held_for() {
+        let status = deleting(cx.trouble());
+        return cx.rest("a_back_off_holds_the_deletion", status, Requeue::After(left));
+    }
+    if let Some(id) = candidates(cx).into_iter().find(|id| cx.seen(id).is_none()) {
+        return cx.get("a_deletion_looks_at_the_machine", &id);
+    }
+    if let Some(decision) = machines_go(cx) {
+        return decision;
+    }
+    match &cx.observed.pass.list {
+        None => {
+            let action = Action::ListOwned(cx.owner().tags());
+            return act("a_deletion_lists_the_machines", action, intent(Stage::Untouched));
+        }
+        Some(ListSeen::Partial(..) | ListSeen::Failed(_)) => {
+            let status = deleting(cx.trouble());
+            let requeue = Requeue::After(cx.policy.deletion_poll);
+            return cx.rest("a_back_off_holds_the_deletion", status, requeue);
+        }
+        Some(ListSeen::Complete(_)) => {}
+    }
+    finish(cx, provider)
+}
+
+/// Nothing is there: for certain?
+fn finish(cx: &Context<'_>, provider: &ProviderFacts) -> Decision {
+    let settled = cx.observed.memory.saw_all_creates_answered();
+    if let Some(left) = time_to_settle(cx, provider).filter(|_| !settled) {
+        let status = deleting(None);
+        return cx.rest("a_deletion_waits_for_the_second_absence", status, Requeue::After(left));
+    }
+    let patch = without_finalizer(&cx.observed.object);
+    act("nothing_is_left_the_finalizer_goes", Action::RemoveFinalizer(patch), intent(Stage::Untouched))
+}
+
+/// Ids under which there may be a machine.
+fn candidates(cx: &Context<'_>) -> BTreeSet<InstanceId> {
+    let object = &cx.observed.object;
+    let made = cx.observed.memory.unrecorded.as_ref().map(|made| made.id.clone());
+    object.recorded_id().into_iter().chain(made).chain(object.planned_id.clone()).collect()
+}
+
+/// Deletes every machine that is known, then waits for all of them; None if there is none.
+fn machines_go(cx: &Context<'_>) -> Option<Decision> {
+    let all = known(cx);
+    let mut waits_for: Option<&Instance> = None;
+    for (id, instance) in all {
+        match cx.seen(id) {
+            None => return Some(cx.get("a_deletion_looks_at_a_listed_machine", id)),
+            Some(MachineSeen::Found(seen)) if cx.delete_is_due(seen) => {
+                return Some(cx.delete("a_deletion_deletes_the_machine", seen, "deleted"));
+            }
+            Some(MachineSeen::Found(_) | MachineSeen::Absent(_) | MachineSeen::CouldNotTell(_)) => {
+                waits_for = Some(instance);
+            }
+        }
+    }
+    let instance = waits_for?;
+    Some(cx.rest("a_deletion_waits_for_the_machine", deleting(None), cx.deletion_poll(instance)))
+}
+
+/// Status of a deletion: the machine stays named until the object goes.
+fn deleting(problem: Option<(ProvisionedReason, String)>) -> StatusIntent {
+    intent(Stage::Deleting(problem))
+}

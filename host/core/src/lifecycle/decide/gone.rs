@@ -1,0 +1,36 @@
+//! The object is gone, or another one has its name. If this process made a machine whose id could not be
+//! written down, that machine is deleted now; anything else without an owner is left to garbage collection.
+
+use super::context::{Context, Provider, provider_of, stop};
+use crate::lifecycle::{Decision, MachineSeen, Requeue};
+
+/// Deletes what was made for an object that no longer is.
+pub(super) fn decide(cx: &Context<'_>) -> Decision {
+    let done = || stop("the_object_is_gone", Requeue::Done);
+    let Some(made) = &cx.observed.memory.unrecorded else { return done() };
+    match provider_of(cx) {
+        Provider::Ready(_) => {}
+        Provider::Loading => {
+            let soon = Requeue::After(cx.policy.deletion_poll);
+            return stop("the_object_is_gone_and_the_provider_fails", soon);
+        }
+        Provider::Unavailable(_) => return done(),
+    }
+    if let Some(left) = cx.held_for() {
+        return stop("the_object_is_gone_and_the_provider_fails", Requeue::After(left));
+    }
+    match cx.seen(&made.id) {
+        None => cx.get("the_object_is_gone_but_not_its_machine", &made.id),
+        Some(MachineSeen::Found(instance)) if cx.owner().owns(instance) => {
+            if cx.delete_is_due(instance) {
+                cx.delete("the_object_went_during_its_create", instance, "object-gone")
+            } else {
+                stop("the_object_is_gone_its_machine_going", cx.deletion_poll(instance))
+            }
+        }
+        Some(MachineSeen::Found(_) | MachineSeen::Absent(_)) => done(),
+        Some(MachineSeen::CouldNotTell(_)) => {
+            stop("the_object_is_gone_and_the_provider_fails", Requeue::After(cx.policy.deletion_poll))
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Managed Proxies that are not being deleted: what stands in the way, then the recorded machine, or a
+//! new one.
+
+use std::time::Duration;
+
+use crate::ids::InstanceId;
+use crate::lifecycle::backoff::spread;
+use crate::lifecycle::{
+    Action, Decision, LastSeen, MachineSeen, ProviderFacts, ProvisionedReason, Requeue, SpecHash, Stage,
+    spec_tag_of,
+};
+use crate::provider::{Instance, InstanceState};
+
+use super::context::{Context, Provider, act, intent, is_running, provider_of, scope_conflict, stop};
+use super::request::{Desired, adoption_patch, desired};
+use super::{create, removal, replace};
+
+/// What the current spec asks for, or why that can't be known.
+pub(super) type Wanted = Result<Desired, (ProvisionedReason, String)>;
+
+/// Dispatches.
+pub(super) fn decide(cx: &Context<'_>) -> Decision {
+    let object = &cx.observed.object;
+    let recorded = object.recorded_id().filter(|id| !matches!(cx.seen(id), Some(MachineSeen::Absent(_))));
+    let provider = match provider_of(cx) {
+        Provider::Ready(provider) => provider,
+        Provider::Loading => {
+            return stop("the_provider_is_loading", Requeue::After(cx.policy.provisioning_poll));
+        }
+        Provider::Unavailable(message) => {
+            return unavailable(cx, recorded.is_some(), message);
+        }
+    };
+    if let Some(problem) = scope_conflict(cx, &provider.info) {
+        let status = intent(Stage::Kept(Some(problem)));
+        return cx.rest("the_scope_changed", status, Requeue::After(cx.policy.slow_poll));
+    }
+    if let Some(left) = cx.held_for() {
+        return held(cx, recorded.is_some(), left);
+    }
+    let wanted = desired(cx, &provider.info);
+    match recorded {
+        Some(id) => recorded_machine(cx, provider, &wanted, &id),
+        None => create::decide(cx, provider, wanted),
+    }
+}
+
+fn unavailable(cx: &Context<'_>, has_machine: bool, message: String) -> Decision {
+    let requeue = Requeue::After(cx.policy.slow_poll);
+    let reason = ProvisionedReason::ProviderUnavailable;
+    if has_machine {
+        let status = intent(Stage::Kept(Some((reason, message))));
+        cx.rest("the_provider_is_unavailable_the_machine_goes_on", status, requeue)
+    } else {
+        let status = intent(Stage::Blocked(reason, message));
+        cx.rest("the_provider_is_unavailable", status, requeue)
+    }
+}
+
+/// A back-off holds. A machine that exists goes on as it was; an administrator's problem is shown.
+pub(super) fn held(cx: &Context<'_>, has_machine: bool, left: Duration) -> Decision {
+    let requeue = Requeue::After(left);
+    let trouble = cx.trouble();
+    if has_machine {
+        let note = trouble.filter(|(reason, _)| *reason != ProvisionedReason::Retrying);
+        let status = intent(Stage::Kept(note));
+        return cx.rest("a_back_off_holds_the_machine_goes_on", status, requeue);
+    }
+    let gone_again = || {
+        let message = "the machine went away more than once; the next one is made after a wait";
+        let again = cx.observed.memory.vanished > 1;
+        again.then(|| (ProvisionedReason::Retrying, message.to_owned()))
+    };
+    match trouble.or_else(gone_again) {
+        Some((reason, message)) => {
+            cx.rest("a_back_off_holds", intent(Stage::Blocked(reason, message)), requeue)
+        }
+        None => stop("a_provider_call_waits_for_its_turn", requeue),
+    }
+}
+
+/// Does a machine fit the spec?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fit {
+    /// Made from it, as far as anybody can tell.
+    Current,
+    /// Nobody can tell what it was made from: it is taken as it is and never replaced for that.
+    Adopt,
+    /// Made from another spec.
+    Other,
+}
+
+/// The machine's own tag decides; without it the annotation; with neither, or an unknown version, adopt.
+pub(super) fn fit(instance: &Instance, annotation: Option<&str>, wanted: &SpecHash) -> Fit {
+    let verdict = match spec_tag_of(instance) {
+        Some(tag) => wanted.judges(tag),
+        None => annotation.and_then(|annotation| wanted.judges(annotation)),
+    };
+    match verdict {
+        Some(true) => Fit::Current,
+        Some(false) => Fit::Other,
+        None => Fit::Adopt,
+    }
+}
+
+/// Status names a machine: look at it, if the last look is too old.
+fn recorded_machine(
+    cx: &Context<'_>,
+    provider: &ProviderFacts,
+    wanted: &Wanted,
+    id: &InstanceId,
+) -> Decision {
+    let instance = match cx.seen(id) {
+        Some(MachineSeen::Found(instance)) => instance.as_ref(),
+        Some(MachineSeen::Absent(_)) => return create::decide(cx, provider, wanted.clone()),
+        Some(MachineSeen::CouldNotTell(_)) => return held(cx, true, cx.policy.provisioning_poll),
+        None => match remembered(cx, id) {
+            Some(seen) => &seen.instance,
+            None => return cx.get("the_machine_is_looked_at", id),
+        },
+    };
+    if !cx.owner().owns(instance) {
+        let message = format!(
+            "machine {id} does not carry this Proxy's ownership tags: it is neither used nor deleted; restore \
+             its tags, or remove it"
+        );
+        let stage = Stage::Blocked(ProvisionedReason::NameConflict, message);
+        let status = cx.intent_with(stage, instance, false);
+        return cx.rest("the_machine_is_not_ours", status, Requeue::After(cx.policy.slow_poll));
+    }
+    our_machine(cx, provider, wanted, instance)
+}
+
+/// The last answer about this machine, while it is younger than the poll of its state.
+fn remembered<'a>(cx: &Context<'a>, id: &InstanceId) -> Option<&'a LastSeen> {
+    let seen = cx.observed.memory.last_seen.as_ref()?;
+    let same = seen.instance.id == *id;
+    (same && cx.now.mono.since(seen.at) < poll_of(cx, &seen.instance)).then_some(seen)
+}
+
+/// How often a machine in this state is looked at. Drift polls of a fleet are spread.
+fn poll_of(cx: &Context<'_>, instance: &Instance) -> Duration {
+    if is_running(instance) {
+        spread(cx.policy.drift_poll, cx.observed.memory.seed, 0)
+    } else {
+        cx.policy.provisioning_poll
+    }
+}
+
+/// Until the next look.
+fn next_look(cx: &Context<'_>, instance: &Instance) -> Requeue {
+    let age = cx.observed.memory.last_seen.as_ref().map_or(Duration::ZERO, |seen| cx.now.mono.since(seen.at));
+    Requeue::After(poll_of(cx, instance).saturating_sub(age))
+}
+
+fn our_machine(cx: &Context<'_>, provider: &ProviderFacts, wanted: &Wanted, instance: &Instance) -> Decision {
+    let object = &cx.observed.object;
+    if let Ok(wanted) = wanted {
+        let adopts = match fit(instance, object.spec_hash.as_deref(), &wanted.hash) {
+            Fit::Other if provider.info.settings.delete_only => None,
+            Fit::Other => return replace::decide(cx, &provider.info, wanted, instance),
+            Fit::Adopt => Some(&wanted.hash),
+            Fit::Current => None,
+        };
+        if let Some(patch) = adoption_patch(object, adopts) {
+            let status = intent(Stage::Untouched);
+            return act("a_machine_is_adopted", Action::PatchMetadata(patch), status);
+        }
+    }
+    match &instance.state {
+        InstanceState::Running if !instance.endpoints.is_empty() => running(cx, provider, wanted, instance),
+        InstanceState::Running | InstanceState::Provisioning | InstanceState::Other(_) => {
+            being_made(cx, instance)
+        }
+        InstanceState::Stopping => {
+            if is_too_slow(cx) {
+                return removal::remove(cx, "the_machine_stops_for_too_long", instance, STOPPED);
+            }
+            let stage = Stage::Replacing("the machine is stopping".to_owned());
+            let status = cx.intent_with(stage, instance, false);
+            cx.rest("the_machine_is_stopping", status, next_look(cx, instance))
+        }
+        InstanceState::Deleting => removal::remove(cx, "the_machine_is_being_deleted", instance, GOING),
+        InstanceState::Stopped => removal::remove(cx, "the_machine_is_stopped", instance, STOPPED),
+        InstanceState::Failed => removal::remove(cx, "the_machine_has_failed", instance, FAILED),
+    }
+}
+
+const STOPPED: (&str, &str) = ("stopped", "the machine stopped and is made anew");
+const FAILED: (&str, &str) = ("failed", "the machine failed and is made anew");
+const GOING: (&str, &str) = ("stuck", "the machine is being deleted and is made anew");
+const TOO_SLOW: (&str, &str) = ("too-slow", "the machine did not run in time and is made anew");
+
+/// It runs: published with the first verdict, or without one after a short wait.
+fn running(cx: &Context<'_>, provider: &ProviderFacts, wanted: &Wanted, instance: &Instance) -> Decision {
+    let status = &cx.observed.object.status;
+    let first = status.ip.is_none() && status.provider_id.as_deref() == Some(instance.id.as_str());
+    if let Some(left) = verdict_wait(cx, instance).filter(|_| first) {
+        return stop("a_running_machine_awaits_its_first_verdict", Requeue::After(left));
+    }
+    let published = !first && status.incarnation.as_deref() == incarnation_text(instance).as_deref();
+    let note = match wanted {
+        Err(problem) => Some(problem.clone()),
+        Ok(_) => note_for_running(cx, provider, wanted, instance),
+    };
+    let requeue = next_look(cx, instance);
+    match note.filter(|_| published) {
+        Some(note) => {
+            let status = intent(Stage::Kept(Some(note)));
+            cx.rest("the_machine_runs_beside_a_problem", status, requeue)
+        }
+        None => cx.rest("the_machine_runs", cx.intent_with(Stage::Running, instance, true), requeue),
+    }
+}
+
+/// What to say of a machine that runs from another spec because no new one can be made.
+fn note_for_running(
+    cx: &Context<'_>,
+    provider: &ProviderFacts,
+    wanted: &Wanted,
+    instance: &Instance,
+) -> Option<(ProvisionedReason, String)> {
+    let wanted = wanted.as_ref().ok()?;
+    let annotation = cx.observed.object.spec_hash.as_deref();
+    let stale = provider.info.settings.delete_only && fit(instance, annotation, &wanted.hash) == Fit::Other;
+    stale.then(|| (ProvisionedReason::ProviderUnavailable, removal::delete_only_message(&provider.info)))
+}
+
+fn incarnation_text(instance: &Instance) -> Option<String> {
+    crate::lifecycle::memory::incarnation_of(instance).map(String::from)
+}
+
+/// Time left for the first verdict of a machine that began to run; none if there is one, or none to come.
+fn verdict_wait(cx: &Context<'_>, instance: &Instance) -> Option<Duration> {
+    if !cx.observed.surroundings.probe_configured {
+        return None;
+    }
+    let identity = incarnation_text(instance)?;
+    let judged = cx.observed.surroundings.verdict.as_ref();
+    if judged.is_some_and(|verdict| verdict.incarnation.as_str() == identity) {
+        return None;
+    }
+    let since = cx.observed.memory.last_seen.as_ref()?.running_since?;
+    let left = cx.policy.verdict_wait.saturating_sub(cx.now.mono.since(since));
+    (!left.is_zero()).then_some(left)
+}
+
+fn being_made(cx: &Context<'_>, instance: &Instance) -> Decision {
+    if is_too_slow(cx) {
+        return removal::remove(cx, "the_machine_is_too_slow", instance, TOO_SLOW);
+    }
+    let problem = instance.problem.as_ref().map(|failure| failure.message.clone());
+    let status = cx.intent_with(Stage::Provisioning(problem), instance, false);
+    cx.rest("the_machine_is_being_made", status, next_look(cx, instance))
+}
+
+/// True if the machine has not run for longer than the deadline, as seen by this process.
+fn is_too_slow(cx: &Context<'_>) -> bool {
+    let since = cx.observed.memory.last_seen.as_ref().and_then(|seen| seen.making_since);
+    since.is_some_and(|since| cx.now.mono.since(since) >= cx.policy.provisioning_deadline)
+}

@@ -1,0 +1,103 @@
+//! What create and delete say.
+
+use crate::lifecycle::memory::{Call, DeleteSent, Unrecorded};
+use crate::lifecycle::{MachineSeen, Observed, Owner, Policy};
+use crate::provider::{
+    Deletion, Failure, FailureClass, HostFault, Instance, InstanceRef, InstanceState, Reason,
+};
+use crate::time::Moment;
+
+use super::hold::{failed, succeeded};
+use super::sightings::note_found;
+
+/// Answer of create. Without one the machine may exist, or may still come to be.
+pub(super) fn created(
+    observed: &mut Observed,
+    key: String,
+    result: Result<Instance, Failure>,
+    policy: &Policy,
+    now: Moment,
+) {
+    let owner = Owner::new(&observed.object.uid, &observed.surroundings.cluster);
+    let memory = &mut observed.memory;
+    memory.absent_since = None;
+    let result = result.and_then(
+        |instance| {
+            if owner.owns(&instance) { Ok(instance) } else { Err(foreign(&instance)) }
+        },
+    );
+    match result {
+        Ok(instance) => {
+            memory.attempts = memory.attempts.saturating_add(1);
+            memory.trouble = None;
+            memory.failures = 0;
+            memory.not_before = None;
+            memory.unrecorded =
+                Some(Unrecorded { id: instance.id.clone(), incarnation: instance.incarnation.clone() });
+            note_found(observed, &instance, policy, now);
+            observed.pass.machines.insert(instance.id.clone(), MachineSeen::Found(Box::new(instance)));
+        }
+        Err(failure) => {
+            if outcome_is_unknown(&failure) {
+                memory.unanswered_create = true;
+            } else {
+                memory.attempts = memory.attempts.saturating_add(1);
+            }
+            failed(observed, Call::Create, &failure, policy, now);
+            observed.pass.plan = Some((key, Err(failure)));
+        }
+    }
+}
+
+/// An accepted delete is remembered, so that it is not repeated; one that failed is not.
+pub(super) fn deleted(
+    observed: &mut Observed,
+    target: &InstanceRef,
+    result: Result<Deletion, Failure>,
+    policy: &Policy,
+    now: Moment,
+) {
+    let ask_after = match result {
+        Ok(Deletion::Gone) => {
+            observed.pass.machines.remove(&target.id); // believed only when `get` says so
+            None
+        }
+        Ok(Deletion::InProgress(ask_after)) => ask_after,
+        Err(failure) => {
+            failed(observed, Call::Delete, &failure, policy, now);
+            return;
+        }
+    };
+    succeeded(observed, Call::Delete);
+    let memory = &mut observed.memory;
+    let last = memory.last_seen.as_ref().filter(|seen| seen.instance.id == target.id);
+    let useless = last.is_some_and(|seen| match &seen.instance.state {
+        InstanceState::Stopped | InstanceState::Failed | InstanceState::Stopping => true,
+        InstanceState::Provisioning
+        | InstanceState::Running
+        | InstanceState::Deleting
+        | InstanceState::Other(_) => !seen.ever_ran,
+    });
+    let sent = DeleteSent { at: now, incarnation: target.incarnation.clone(), ask_after, useless };
+    memory.deletes.insert(target.id.clone(), sent);
+}
+
+/// The provider returned a machine that isn't ours: nobody may touch it.
+fn foreign(instance: &Instance) -> Failure {
+    let message = format!("machine {} exists and does not carry this Proxy's ownership tags", instance.id);
+    Failure::new(Reason::NameTaken, message)
+}
+
+/// True if the machine may have been made, or may still be, although the call failed.
+fn outcome_is_unknown(failure: &Failure) -> bool {
+    match failure.class() {
+        FailureClass::Retry => true,
+        FailureClass::Soon => failure.reason != Reason::Host(HostFault::NoPermit),
+        FailureClass::Throttle
+        | FailureClass::Quota
+        | FailureClass::Slow
+        | FailureClass::Latch
+        | FailureClass::NameConflict
+        | FailureClass::HandsOff => false,
+    }
+}
