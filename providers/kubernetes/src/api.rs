@@ -47,7 +47,10 @@ impl<'a> Api<'a> {
     }
 
     pub(crate) fn create_secret(&self, secret: &Value) -> Result<Response, Failure> {
-        self.send("creating the Secret", &self.request(Method::Post, "secrets").body(JSON, secret.to_string()))
+        self.send(
+            "creating the Secret",
+            &self.request(Method::Post, "secrets").body(JSON, secret.to_string()),
+        )
     }
 
     pub(crate) fn patch_pod(&self, name: &str, patch: &Value) -> Result<Response, Failure> {
@@ -65,7 +68,12 @@ impl<'a> Api<'a> {
         self.send("deleting the pod", &request.body(JSON, options.to_string()))
     }
 
-    pub(crate) fn list_pods(&self, selector: &str, limit: u32, cursor: Option<&str>) -> Result<Response, Failure> {
+    pub(crate) fn list_pods(
+        &self,
+        selector: &str,
+        limit: u32,
+        cursor: Option<&str>,
+    ) -> Result<Response, Failure> {
         let mut path = format!("pods?limit={limit}");
         for (key, value) in [("labelSelector", Some(selector)), ("continue", cursor)] {
             if let Some(value) = value.filter(|value| !value.is_empty()) {

@@ -84,7 +84,8 @@ fn pod_security(port: u16, user: Option<u32>) -> Value {
     }
     if port < FIRST_FREE_PORT {
         // One of the sysctls that Kubernetes calls safe; it counts for this pod's own network alone.
-        security["sysctls"] = json!([{"name": "net.ipv4.ip_unprivileged_port_start", "value": port.to_string()}]);
+        security["sysctls"] =
+            json!([{"name": "net.ipv4.ip_unprivileged_port_start", "value": port.to_string()}]);
     }
     security
 }

@@ -47,7 +47,9 @@ pub(crate) fn validate_config(context: &Context) -> Result<ConfigReport, Failure
         scope: format!("namespaces/{namespace}"),
         egress: vec![EgressNeed {
             origin: ORIGIN.to_owned(),
-            methods: [Method::Get, Method::Post, Method::Patch, Method::Delete].map(|m| m.as_str().to_owned()).to_vec(),
+            methods: [Method::Get, Method::Post, Method::Patch, Method::Delete]
+                .map(|m| m.as_str().to_owned())
+                .to_vec(),
             path_prefix: api::path_prefix(namespace),
             auth: "kubernetes".to_owned(),
             why: "get, list, create, patch and delete pods; create secrets".to_owned(),
@@ -92,7 +94,10 @@ fn check_bootstrap(bootstrap: &str) -> Result<(), Failure> {
         return Err(invalid("/bootstrap", message));
     }
     if bootstrap.contains('\0') {
-        return Err(invalid("/bootstrap", "cloudInit is Squid configuration at this provider; it cannot hold NUL"));
+        return Err(invalid(
+            "/bootstrap",
+            "cloudInit is Squid configuration at this provider; it cannot hold NUL",
+        ));
     }
     if bootstrap.starts_with("#cloud-config") || bootstrap.starts_with("#!") {
         let message = "cloudInit is Squid configuration at this provider (directives for squid.conf), not a cloud-init document or script";

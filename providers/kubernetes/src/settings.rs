@@ -52,7 +52,7 @@ impl Default for Config {
             resources: Resources::default(),
             node_selector: BTreeMap::new(),
             dns_policy: DnsPolicy::ClusterFirst,
-            shutdown_seconds: 10,
+            shutdown_seconds: 5,
             max_file_descriptors: 16_384,
         }
     }
@@ -195,7 +195,11 @@ impl Placement {
             ("machineType", self.machine_type.is_some(), "use /parameters/resources for its size"),
             ("network", self.network.is_some(), "a pod is in its cluster's network; leave it out"),
             ("subnetwork", self.subnetwork.is_some(), "a pod is in its cluster's network; leave it out"),
-            ("diskSizeGb", self.disk_size_gb.is_some(), "a pod of this provider keeps nothing on disk; leave it out"),
+            (
+                "diskSizeGb",
+                self.disk_size_gb.is_some(),
+                "a pod of this provider keeps nothing on disk; leave it out",
+            ),
         ];
         match rows.iter().find(|(_, given, _)| *given) {
             Some((field, _, instead)) => {
@@ -217,7 +221,10 @@ fn read_network(text: &str, pointer: &str) -> Result<IpNet, Failure> {
         .or_else(|_| text.parse::<IpAddr>().map(IpNet::from))
         .map(|network| network.trunc())
         .map_err(|_| {
-            invalid(pointer, format!("{pointer}: \"{text}\" is not a network; write it as 10.0.0.0/8 or fd00::/8"))
+            invalid(
+                pointer,
+                format!("{pointer}: \"{text}\" is not a network; write it as 10.0.0.0/8 or fd00::/8"),
+            )
         })
 }
 
@@ -235,7 +242,10 @@ fn read_port(port: &Port, pointer: &str) -> Result<String, Failure> {
                 (0 < low && low <= high).then(|| format!("{low}-{high}"))
             });
             ends.ok_or_else(|| {
-                invalid(pointer, format!("{pointer}: \"{text}\" is not a range of ports; write it as 8000-8100"))
+                invalid(
+                    pointer,
+                    format!("{pointer}: \"{text}\" is not a range of ports; write it as 8000-8100"),
+                )
             })
         }
     }

@@ -58,6 +58,7 @@ fn base(settings: &Settings, name: &str, port: u16) -> String {
          netdb_filename none\n\
          logfile_rotate 0\n\
          pinger_enable off\n\
+         digest_generation off\n\
          # Connections that never sent a request, such as the kubelet's probes, are not worth a line.\n\
          acl has_request has request\n\
          access_log stdio:/dev/stdout logformat=squid has_request\n\
@@ -77,7 +78,8 @@ fn base(settings: &Settings, name: &str, port: u16) -> String {
 }
 
 fn access(settings: &Settings, files: Files) -> String {
-    let mut text = String::from("# Who is served, and where requests may go. The first rule that matches decides.\n");
+    let mut text =
+        String::from("# Who is served, and where requests may go. The first rule that matches decides.\n");
     let mut line = |parts: &str| {
         // Writing to a String cannot fail.
         writeln!(text, "{parts}").ok();
@@ -86,7 +88,11 @@ fn access(settings: &Settings, files: Files) -> String {
         line(&format!("acl allowed_clients src {}", written(network)));
     }
     line(&format!("acl connect_ports port {}", settings.ports.connect.join(" ")));
-    line(&format!("acl safe_ports port {} {}", settings.ports.safe.join(" "), settings.ports.connect.join(" ")));
+    line(&format!(
+        "acl safe_ports port {} {}",
+        settings.ports.safe.join(" "),
+        settings.ports.connect.join(" ")
+    ));
     for network in NEVER {
         line(&format!("acl never dst {network}"));
     }

@@ -84,7 +84,11 @@ mod tests {
 
     #[test]
     fn tags_win_over_labels_of_the_user() {
-        let mut labels = Map::from([("a".into(), "user".into()), ("b".into(), "user".into()), ("z".into(), "user".into())]);
+        let mut labels = Map::from([
+            ("a".into(), "user".into()),
+            ("b".into(), "user".into()),
+            ("z".into(), "user".into()),
+        ]);
         let mut annotations = Map::new();
         write(&[pair("a", "tag"), pair("b", "tag-")], &mut labels, &mut annotations);
         assert_eq!(read(&labels, &annotations), [pair("a", "tag"), pair("z", "user"), pair("b", "tag-")]);

@@ -14,7 +14,10 @@ const MAX_BYTES: usize = 256;
 pub(crate) fn check(credentials: &Credentials) -> Result<(), Failure> {
     let user = &credentials.username;
     if user.is_empty() || user.len() > MAX_BYTES {
-        return Err(refuse("username", &format!("it has {} bytes; 1 to {MAX_BYTES} are possible", user.len())));
+        return Err(refuse(
+            "username",
+            &format!("it has {} bytes; 1 to {MAX_BYTES} are possible", user.len()),
+        ));
     }
     if user.contains(':') || user.chars().any(char::is_control) {
         return Err(refuse("username", "a colon or control characters cannot be sent by a client"));
@@ -24,7 +27,10 @@ pub(crate) fn check(credentials: &Credentials) -> Result<(), Failure> {
     }
     let password = &credentials.password;
     if password.is_empty() || password.len() > MAX_BYTES {
-        return Err(refuse("password", &format!("it has {} bytes; 1 to {MAX_BYTES} are possible", password.len())));
+        return Err(refuse(
+            "password",
+            &format!("it has {} bytes; 1 to {MAX_BYTES} are possible", password.len()),
+        ));
     }
     if password.chars().any(char::is_control) {
         return Err(refuse("password", "control characters cannot be sent by a client"));
@@ -34,7 +40,8 @@ pub(crate) fn check(credentials: &Credentials) -> Result<(), Failure> {
 
 fn refuse(field: &str, why: &str) -> Failure {
     let pointer = format!("/access/{field}");
-    let message = format!("{field} of the proxy's credentials: {why}. Change the Secret named in auth.secretRef");
+    let message =
+        format!("{field} of the proxy's credentials: {why}. Change the Secret named in auth.secretRef");
     invalid(pointer, message)
 }
 
@@ -47,4 +54,3 @@ pub(crate) fn file(credentials: &Credentials, salt: &[u8]) -> Result<String, Fai
         .map_err(|_| new(Reason::Permanent, "the password of the proxy's credentials cannot be hashed"))?;
     Ok(format!("{}:{}\n", credentials.username, hash.as_str()))
 }
-

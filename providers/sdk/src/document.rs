@@ -65,10 +65,10 @@ mod tests {
     }
 
     fn pointer(text: &str) -> String {
-        match parse::<Document>("placement", text).unwrap_err().reason {
-            Reason::Invalid(pointer) => pointer,
-            other => panic!("{other:?}"),
-        }
+        let Reason::Invalid(pointer) = parse::<Document>("placement", text).unwrap_err().reason else {
+            panic!("{text}")
+        };
+        pointer
     }
 
     #[test]

@@ -126,6 +126,9 @@ pub enum SendError {
 /// What a guest may ask of the operator.
 pub trait Host {
     /// Send one request and wait for the whole answer, at most for what is left of the call.
+    ///
+    /// # Errors
+    /// Only if there is no answer: an error status is an answer.
     fn send(&self, request: &Request) -> Result<Response, SendError>;
     /// The time of day.
     fn now(&self) -> Timestamp;

@@ -26,9 +26,8 @@ mod wasi;
 
 #[expect(
     missing_docs,
-    clippy::all,
     clippy::pedantic,
-    clippy::as_conversions,
+    clippy::mem_forget,
     reason = "generated from wit/, where the documentation is"
 )]
 pub mod bindings;

@@ -103,10 +103,20 @@ impl Pod {
     }
 
     fn endpoints(&self) -> Vec<Endpoint> {
-        let port = self.spec.containers.iter().flat_map(|container| &container.ports).map(|port| port.container_port);
+        let port = self
+            .spec
+            .containers
+            .iter()
+            .flat_map(|container| &container.ports)
+            .map(|port| port.container_port);
         let port = port.into_iter().next().unwrap_or(0);
         let first = self.status.pod_ip.iter();
-        let others = self.status.pod_ips.iter().map(|entry| &entry.ip).filter(|ip| Some(*ip) != self.status.pod_ip.as_ref());
+        let others = self
+            .status
+            .pod_ips
+            .iter()
+            .map(|entry| &entry.ip)
+            .filter(|ip| Some(*ip) != self.status.pod_ip.as_ref());
         let endpoint = |address: &String| Endpoint {
             address: address.clone(),
             port,
@@ -135,10 +145,12 @@ impl Pod {
     }
 
     fn gated(&self, now: Timestamp) -> (InstanceState, Option<Failure>) {
-        let created = self.metadata.creation_timestamp.as_deref().and_then(|text| text.parse::<Timestamp>().ok());
+        let created =
+            self.metadata.creation_timestamp.as_deref().and_then(|text| text.parse::<Timestamp>().ok());
         let is_rest = created.is_some_and(|created| now.duration_since(created) > CUT_OFF);
         if is_rest {
-            let message = "the call that made this pod was cut off before its Secret was there; it will be made anew";
+            let message =
+                "the call that made this pod was cut off before its Secret was there; it will be made anew";
             (InstanceState::Failed, Some(failure::new(Reason::Transient, message)))
         } else {
             (InstanceState::Provisioning, None)
@@ -163,8 +175,12 @@ impl Pod {
 
     fn running(&self) -> (InstanceState, Option<Failure>) {
         if self.is_lost() {
-            let message = format!("node {} does not report", self.spec.node_name.as_deref().unwrap_or("unknown"));
-            return (InstanceState::Other("unknown".to_owned()), Some(failure::new(Reason::Transient, message)));
+            let message =
+                format!("node {} does not report", self.spec.node_name.as_deref().unwrap_or("unknown"));
+            return (
+                InstanceState::Other("unknown".to_owned()),
+                Some(failure::new(Reason::Transient, message)),
+            );
         }
         let containers = &self.status.container_statuses;
         let is_ready = !containers.is_empty() && containers.iter().all(|status| status.ready);
@@ -181,7 +197,7 @@ impl Pod {
             let condition = self.condition("PodScheduled")?;
             (condition.reason == "Unschedulable").then(|| {
                 let message = format!("no node takes the pod: {}", quote(&condition.message));
-                coded(Reason::Capacity, message, "Unschedulable")
+                coded(Reason::Capacity, &message, "Unschedulable")
             })
         })
     }
@@ -192,7 +208,9 @@ impl Pod {
             "ErrImagePull" | "ImagePullBackOff" | "ErrImageNeverPull" | "RegistryUnavailable" => {
                 (Reason::Missing, format!("the image cannot be pulled: {said}"))
             }
-            "InvalidImageName" => (Reason::Invalid(String::new()), format!("not the name of an image: {said}")),
+            "InvalidImageName" => {
+                (Reason::Invalid(String::new()), format!("not the name of an image: {said}"))
+            }
             "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {
                 (Reason::Other(waiting.reason.clone()), format!("the container cannot be started: {said}"))
             }
@@ -206,28 +224,33 @@ impl Pod {
             }
             _ => return None,
         };
-        Some(coded(reason, message, &waiting.reason))
+        Some(coded(reason, &message, &waiting.reason))
     }
 
     fn ended(&self) -> Failure {
         let code = if self.status.reason.is_empty() { "Ended" } else { self.status.reason.as_str() };
-        coded(Reason::Other(quote(code)), format!("the pod has ended: {code} {}", quote(&self.status.message)), code)
+        coded(
+            Reason::Other(quote(code)),
+            &format!("the pod has ended: {code} {}", quote(&self.status.message)),
+            code,
+        )
     }
 
     /// A pod that ran and was thrown out is `stopped`, to be replaced at once; one that its node never
     /// took is `failed`, to be tried again slowly.
     fn failed(&self) -> (InstanceState, Option<Failure>) {
-        let thrown_out = matches!(
-            self.status.reason.as_str(),
-            "Evicted" | "Preempting" | "Shutdown" | "NodeShutdown" | "Terminated" | "NodeLost"
-        ) || self.condition("DisruptionTarget").is_some_and(|condition| condition.status == "True");
+        let thrown_out =
+            matches!(
+                self.status.reason.as_str(),
+                "Evicted" | "Preempting" | "Shutdown" | "NodeShutdown" | "Terminated" | "NodeLost"
+            ) || self.condition("DisruptionTarget").is_some_and(|condition| condition.status == "True");
         let state = if thrown_out { InstanceState::Stopped } else { InstanceState::Failed };
         (state, Some(self.ended()))
     }
 }
 
-fn coded(reason: Reason, message: String, code: &str) -> Failure {
-    Failure { upstream_code: Some(quote(code)), ..failure::new(reason, message.trim_end().to_owned()) }
+fn coded(reason: Reason, message: &str, code: &str) -> Failure {
+    Failure { upstream_code: Some(quote(code)), ..failure::new(reason, message.trim_end()) }
 }
 
 #[cfg(test)]

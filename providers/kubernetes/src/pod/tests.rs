@@ -9,7 +9,8 @@ fn read(status: &Value) -> (InstanceState, Option<Failure>) {
 }
 
 fn read_pod(metadata: &Value, spec: &Value, status: &Value) -> (InstanceState, Option<Failure>) {
-    let pod: Pod = serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status})).unwrap();
+    let pod: Pod =
+        serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status})).unwrap();
     let instance = pod.instance("2026-11-29T12:00:00Z".parse().unwrap());
     (instance.state, instance.problem)
 }
@@ -37,7 +38,8 @@ fn each_status_is_a_state_and_a_problem() {
         "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}],
     });
     let failed = |reason: &str| json!({"phase": "Failed", "reason": reason, "message": "said"});
-    let disrupted = json!({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "True"}]});
+    let disrupted =
+        json!({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "True"}]});
     let no_address = json!({"phase": "Running", "containerStatuses": [{"ready": true}]});
     let other = |word: &str| Some(Reason::Other(word.into()));
     let rows = [

@@ -89,7 +89,8 @@ impl Provider for Kubernetes {
             Some(_) => String::new(),
             None => tags::selector(&request.owner),
         };
-        let response = api.list_pods(&selector, request.limit.clamp(1, MAX_PAGE), request.cursor.as_deref())?;
+        let response =
+            api.list_pods(&selector, request.limit.clamp(1, MAX_PAGE), request.cursor.as_deref())?;
         if !response.is_success() {
             return Err(kubernetes::failure("listing pods", &response));
         }
@@ -136,7 +137,8 @@ fn place<'a>(context: &'a Context, id: &'a str) -> Result<(&'a str, &'a str), Fa
 
 /// Nothing that could lead a path elsewhere.
 fn is_name(name: &str) -> bool {
-    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+    !name.is_empty()
+        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
 }
 
 fn is_meant(pod: &Pod, target: &InstanceRef) -> bool {
@@ -144,7 +146,8 @@ fn is_meant(pod: &Pod, target: &InstanceRef) -> bool {
 }
 
 fn is_other_uid(response: &Response) -> bool {
-    response.status == 409 && kubernetes::Status::read(response).is_some_and(|status| status.reason() == "Conflict")
+    response.status == 409
+        && kubernetes::Status::read(response).is_some_and(|status| status.reason() == "Conflict")
 }
 
 fn read<T: DeserializeOwned>(what: &str, response: &Response) -> Result<T, Failure> {
@@ -203,7 +206,9 @@ impl Creation<'_> {
         };
         match find(&self.api, &self.request.name)? {
             Some(pod) => self.ours(pod),
-            None => Err(lost.unwrap_or_else(|| failure::new(Reason::Busy, "a pod of this name has just gone"))),
+            None => {
+                Err(lost.unwrap_or_else(|| failure::new(Reason::Busy, "a pod of this name has just gone")))
+            }
         }
     }
 
@@ -228,7 +233,8 @@ impl Creation<'_> {
     /// time to go, and if it stays, the pod goes and takes it along.
     fn secret(&self, pod: &Pod) -> Result<(), Failure> {
         let salt = self.call.host.random(SALT_BYTES);
-        let secret = manifest::secret(self.namespace, self.request, &self.settings, &pod.metadata.uid, &salt)?;
+        let secret =
+            manifest::secret(self.namespace, self.request, &self.settings, &pod.metadata.uid, &salt)?;
         for _ in 0..SECRET_TRIES {
             let response = self.api.create_secret(&secret)?;
             if response.is_success() {

@@ -24,7 +24,10 @@ fn a_machine_that_runs_is_found_with_its_address() {
     assert_eq!(found.location.as_deref(), Some("node-1"));
     assert_eq!(found.created_at.as_deref(), Some("2026-11-29T12:00:00Z"));
     let endpoint = &found.endpoints[0];
-    assert_eq!((endpoint.address.as_str(), endpoint.port, endpoint.protocol.as_str()), ("10.0.0.7", 3128, "http"));
+    assert_eq!(
+        (endpoint.address.as_str(), endpoint.port, endpoint.protocol.as_str()),
+        ("10.0.0.7", 3128, "http")
+    );
     assert_eq!(endpoint.scope, "private");
 }
 
@@ -32,7 +35,11 @@ fn a_machine_that_runs_is_found_with_its_address() {
 fn get_says_absent_only_when_the_api_server_does() {
     let fake = made();
     let rows: [(u16, Value, Reason); 6] = [
-        (404, json!({"kind": "Status", "reason": "NotFound", "message": "the server could not find the requested resource"}), Reason::Missing),
+        (
+            404,
+            json!({"kind": "Status", "reason": "NotFound", "message": "the server could not find the requested resource"}),
+            Reason::Missing,
+        ),
         (404, json!("404 page not found"), Reason::Missing),
         (404, status_body("NotFound", "namespaces", NAMESPACE), Reason::Missing),
         (403, status_body("Forbidden", "pods", NAME), Reason::Denied),
@@ -78,7 +85,13 @@ fn a_machine_that_is_not_ours_is_found_and_never_deleted() {
 #[test]
 fn ids_of_elsewhere_are_out_of_scope_and_ask_nothing() {
     let fake = made();
-    for id in [format!("other/{NAME}"), NAME.into(), format!("{NAMESPACE}/"), format!("{NAMESPACE}/../secrets"), "a/b/c".into()] {
+    for id in [
+        format!("other/{NAME}"),
+        NAME.into(),
+        format!("{NAMESPACE}/"),
+        format!("{NAMESPACE}/../secrets"),
+        "a/b/c".into(),
+    ] {
         let target = InstanceRef { id, ..target() };
         let before = fake.requests.borrow().len();
         assert_eq!(Kubernetes.get(&fake.call(), &target).unwrap_err().reason, Reason::OutOfScope);

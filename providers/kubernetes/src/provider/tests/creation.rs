@@ -97,7 +97,9 @@ fn a_lost_request_for_the_pod_is_transient() {
 
 #[test]
 fn a_failure_after_the_pod_takes_it_away_again() {
-    let quota = || Fault::Answer(403, json!({"kind": "Status", "reason": "Forbidden", "message": "exceeded quota: q"}));
+    let quota = || {
+        Fault::Answer(403, json!({"kind": "Status", "reason": "Forbidden", "message": "exceeded quota: q"}))
+    };
     let rows = [
         (Method::Post, "secrets", quota(), Reason::Quota),
         (Method::Post, "secrets", Fault::LoseRequest, Reason::Transient),

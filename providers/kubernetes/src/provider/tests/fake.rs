@@ -54,7 +54,7 @@ impl Fake {
             faults: RefCell::default(),
             requests: RefCell::default(),
             now: Cell::new("2026-11-29T12:00:00Z".parse().unwrap()),
-            left: Cell::new(Duration::from_secs(60)),
+            left: Cell::new(Duration::from_mins(1)),
             collects: Cell::new(true),
             context: Context::new(CallContext {
                 provider: "kubernetes".into(),
@@ -67,7 +67,7 @@ impl Fake {
     }
 
     pub(super) fn call(&self) -> Call<'_> {
-        self.left.set(Duration::from_secs(60));
+        self.left.set(Duration::from_mins(1));
         Call { context: &self.context, host: self }
     }
 
@@ -120,22 +120,27 @@ impl Fake {
 
     fn fault(&self, request: &Request) -> Option<Fault> {
         let mut faults = self.faults.borrow_mut();
-        let fits = |(method, path, _): &(Method, &str, Fault)| *method == request.method && request.path.contains(path);
+        let fits = |(method, path, _): &(Method, &str, Fault)| {
+            *method == request.method && request.path.contains(path)
+        };
         let at = faults.iter().position(fits)?;
         faults.remove(at).map(|(_, _, fault)| fault)
     }
 
     fn serve(&self, request: &Request) -> Response {
-        let path = request.path.strip_prefix("/api/v1/namespaces/proxies/").expect("only the granted namespace");
+        let path =
+            request.path.strip_prefix("/api/v1/namespaces/proxies/").expect("only the granted namespace");
         let body: Value = serde_json::from_slice(&request.body).unwrap_or(Value::Null);
         match (request.method, path.split_once('/').unwrap_or((path, ""))) {
             (Method::Post, ("pods", "")) => self.create_pod(body),
-            (Method::Post, ("secrets", "")) => self.create_secret(body),
+            (Method::Post, ("secrets", "")) => self.create_secret(&body),
             (Method::Get, ("pods", name)) if !name.is_empty() => self.read_pod(name),
             (Method::Get, (list, "")) if list.starts_with("pods?") => self.list_pods(list),
             (Method::Delete, ("pods", name)) => self.delete_pod(name, &body),
             (Method::Patch, ("pods", name)) => {
-                assert!(request.headers.contains(&("content-type".into(), "application/merge-patch+json".into())));
+                assert!(
+                    request.headers.contains(&("content-type".into(), "application/merge-patch+json".into()))
+                );
                 self.patch_pod(name, &body)
             }
             other => panic!("this provider must never ask for {other:?}"),
@@ -156,18 +161,22 @@ impl Fake {
         answer(201, &pod)
     }
 
-    fn create_secret(&self, secret: Value) -> Response {
+    fn create_secret(&self, secret: &Value) -> Response {
         let mut state = self.state.borrow_mut();
         let name = secret["metadata"]["name"].as_str().unwrap().to_owned();
         if state.secrets.contains_key(&name) {
             return status(409, "AlreadyExists", "secrets", &name);
         }
         state.secrets.insert(name, secret.clone());
-        answer(201, &secret)
+        answer(201, secret)
     }
 
     fn read_pod(&self, name: &str) -> Response {
-        self.state.borrow().pods.get(name).map_or_else(|| status(404, "NotFound", "pods", name), |pod| answer(200, pod))
+        self.state
+            .borrow()
+            .pods
+            .get(name)
+            .map_or_else(|| status(404, "NotFound", "pods", name), |pod| answer(200, pod))
     }
 
     fn delete_pod(&self, name: &str, options: &Value) -> Response {

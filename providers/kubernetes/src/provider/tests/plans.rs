@@ -7,10 +7,8 @@ use serde_json::Value;
 use super::*;
 
 fn pointer(failure: &Failure) -> &str {
-    match &failure.reason {
-        Reason::Invalid(pointer) => pointer,
-        other => panic!("{other:?}: {}", failure.message),
-    }
+    let Reason::Invalid(pointer) = &failure.reason else { panic!("{failure:?}") };
+    pointer
 }
 
 #[test]
