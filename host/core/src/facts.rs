@@ -5,6 +5,7 @@
 //!   publishes it, leader or not.
 //! - health -> lifecycle: [`Verdicts`]. health -> pool: [`GoodProbe`].
 //! - pool -> lifecycle: [`LeaseCounts`]. pool -> health: [`ProbeRequest`].
+//! - health -> whoever raises the alarm: [`Suspicions`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -146,3 +147,16 @@ pub struct GoodProbe {
     /// When the probe began. One that began before the client's report does not answer it.
     pub started: Moment,
 }
+
+/// Nearly all proxies with one probe URL failed at once: the target or our own network is suspected, and
+/// no verdict turns unhealthy because of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Suspicion {
+    /// When it was raised.
+    pub since: jiff::Timestamp,
+    /// For people: no times, no counters.
+    pub message: String,
+}
+
+/// Suspicions by probe URL; an entry is there exactly while the suspicion lasts.
+pub type Suspicions = Arc<BTreeMap<String, Suspicion>>;

@@ -1,0 +1,84 @@
+//! If everything looks broken, suspect the observer.
+//!
+//! Proxies with one probe URL form a group. When nearly all of those that were healthy begin to fail, the
+//! target or our own network is the likelier cause than so many proxies at once.
+
+use crate::facts::ProbePlan;
+use crate::health::{Blame, HealthState, Judgement};
+use crate::time::Now;
+
+/// Groups with fewer members than this are never suspected: two of two may well be broken.
+pub const MIN_GROUP: usize = 5;
+/// So many failures beyond the threshold a machine that fell still counts: with a threshold of 1 machines
+/// fall one by one before it shows that all of them do.
+const RECENT: u32 = 1;
+
+/// How one machine counts in its group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// Not at all: no verdict yet, unhealthy for long, or failing for a cause that is its own.
+    Outside,
+    /// Healthy, and the last probe passed (or none ended yet).
+    Passing,
+    /// Was healthy, and now fails for a cause that need not be its own.
+    Failing,
+}
+
+/// How many machines of a group stand where.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct GroupCount {
+    /// Of [`Standing::Passing`].
+    pub passing: usize,
+    /// Of [`Standing::Failing`].
+    pub failing: usize,
+}
+
+impl GroupCount {
+    /// Counts a machine in.
+    pub fn add(&mut self, standing: Standing) {
+        match standing {
+            Standing::Outside => {}
+            Standing::Passing => self.passing = self.passing.saturating_add(1),
+            Standing::Failing => self.failing = self.failing.saturating_add(1),
+        }
+    }
+
+    /// Takes a machine out that was counted in with this standing.
+    pub fn remove(&mut self, standing: Standing) {
+        match standing {
+            Standing::Outside => {}
+            Standing::Passing => self.passing = self.passing.saturating_sub(1),
+            Standing::Failing => self.failing = self.failing.saturating_sub(1),
+        }
+    }
+}
+
+/// How a machine counts.
+pub fn standing(state: &HealthState, plan: &ProbePlan) -> Standing {
+    let own = state.cause.as_ref().is_some_and(|(cause, _)| cause.reason.blame() == Blame::Proxy);
+    let recent = plan.failure_threshold.max(1).saturating_add(RECENT);
+    match state.verdict {
+        Some(_) if own => Standing::Outside,
+        Some(true) if state.failures == 0 => Standing::Passing,
+        Some(true) => Standing::Failing,
+        Some(false) if state.fell && (1..=recent).contains(&state.failures) => Standing::Failing,
+        Some(false) | None => Standing::Outside,
+    }
+}
+
+/// Whether the target of a group is to be suspected: more than 80 % failing raises it, half or less (or too
+/// small a group) clears it, in between it stays as it is.
+pub fn suspect_target(suspected: bool, group: GroupCount) -> bool {
+    let GroupCount { passing, failing } = group;
+    let members = passing.saturating_add(failing);
+    if members < MIN_GROUP || failing <= passing {
+        return false;
+    }
+    suspected || failing > passing.saturating_mul(4)
+}
+
+/// Takes back a fall of this machine that happened on the way to the suspicion; none if there was none.
+pub fn restore(state: &HealthState, plan: &ProbePlan, now: Now) -> Option<Judgement> {
+    let fell = state.verdict == Some(false) && standing(state, plan) == Standing::Failing;
+    fell.then(|| state.clone().healthy_again(now))
+}
