@@ -10,7 +10,7 @@ use crate::ids::Incarnation;
 use crate::time::{Moment, Now};
 
 /// Latency and a changed cause are reported at most this often.
-pub const MIN_REPORT_INTERVAL: Duration = Duration::from_secs(60);
+pub const MIN_REPORT_INTERVAL: Duration = Duration::from_mins(1);
 /// So long may a new machine fail before it is called unhealthy: its proxy may still be starting.
 pub const SETTLE_TIME: Duration = Duration::from_secs(10);
 const MIN_LATENCY_CHANGE: Duration = Duration::from_millis(20);

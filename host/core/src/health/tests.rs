@@ -238,18 +238,17 @@ fn more_than_four_fifths_of_at_least_five_raise_suspicion_and_half_clears_it() {
 fn who_counts_in_a_group() {
     let failed =
         |reason, count: u64| -> Vec<(u64, Outcome)> { (0..count).map(|i| (i * 30, fails(reason))).collect() };
-    use ProbeReason::{Refused, Timeout};
     for (before, steps, expected) in [
         (None, vec![], Standing::Outside),
         (None, vec![(0, ok(1))], Standing::Passing),
-        (None, failed(Timeout, 9), Standing::Outside), // was never healthy
+        (None, failed(ProbeReason::Timeout, 9), Standing::Outside), // was never healthy
         (Some(true), vec![], Standing::Passing),
-        (Some(true), failed(Timeout, 1), Standing::Failing),
-        (Some(true), failed(Refused, 1), Standing::Outside), // its own fault
-        (Some(true), failed(Timeout, 3), Standing::Failing), // fell just now
-        (Some(true), failed(Timeout, 4), Standing::Failing),
-        (Some(true), failed(Timeout, 5), Standing::Outside), // long known
-        (Some(false), failed(Timeout, 1), Standing::Outside),
+        (Some(true), failed(ProbeReason::Timeout, 1), Standing::Failing),
+        (Some(true), failed(ProbeReason::Refused, 1), Standing::Outside), // its own fault
+        (Some(true), failed(ProbeReason::Timeout, 3), Standing::Failing), // fell just now
+        (Some(true), failed(ProbeReason::Timeout, 4), Standing::Failing),
+        (Some(true), failed(ProbeReason::Timeout, 5), Standing::Outside), // long known
+        (Some(false), failed(ProbeReason::Timeout, 1), Standing::Outside),
     ] {
         let mut one = state(before, None);
         feed(&mut one, &plan(1, 3), Hold::No, &steps);

@@ -1,0 +1,183 @@
+//! Where a proxy is, and whether probes may be sent there.
+//!
+//! External endpoints are chosen by whoever may create a Proxy. The operator often stands in a network where
+//! it can reach more than they can, so an endpoint must not turn probes into a scanner of what is local to
+//! the operator. The name is resolved here, once, and the checked address is the one connected to.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use egress_proxies_core::crd::Mode;
+use futures::future::BoxFuture;
+use tokio::net::TcpStream;
+
+use super::ProbeTarget;
+use super::failure::Failure;
+
+/// Addresses tried of one name.
+const MAX_ADDRESSES: usize = 4;
+
+/// Finds the addresses of a name.
+pub trait Resolve: Send + Sync + 'static {
+    /// All addresses of `host`, with `port` filled in.
+    fn resolve<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, io::Result<Vec<SocketAddr>>>;
+}
+
+/// The resolver of the system.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemResolver;
+
+impl Resolve for SystemResolver {
+    fn resolve<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, io::Result<Vec<SocketAddr>>> {
+        Box::pin(async move { Ok(tokio::net::lookup_host((host, port)).await?.collect()) })
+    }
+}
+
+/// Where probes may not be sent, for External endpoints.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EndpointPolicy {
+    /// Loopback, link-local and the API server are allowed: for tests and single-machine set-ups.
+    pub allow_local_endpoints: bool,
+    /// Addresses of the Kubernetes API server.
+    pub api_server: BTreeSet<IpAddr>,
+}
+
+impl EndpointPolicy {
+    fn check(&self, address: IpAddr) -> Result<(), Failure> {
+        if self.allow_local_endpoints {
+            return Ok(());
+        }
+        let address = embedded(address);
+        let what = if self.api_server.iter().any(|server| embedded(*server) == address) {
+            "the Kubernetes API server"
+        } else if is_metadata(address) {
+            "a cloud metadata service"
+        } else if is_local(address) {
+            "a loopback, link-local, multicast or unspecified address"
+        } else {
+            return Ok(());
+        };
+        Err(Failure::endpoint_not_allowed(what))
+    }
+}
+
+/// The IPv4 address inside an IPv6 one that carries it (mapped, NAT64, 6to4): the host it leads to.
+fn embedded(address: IpAddr) -> IpAddr {
+    let IpAddr::V6(v6) = address.to_canonical() else { return address.to_canonical() };
+    match v6.octets() {
+        [0, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0, v4 @ ..] => IpAddr::V4(Ipv4Addr::from(v4)),
+        [0x20, 0x02, a, b, c, d, ..] => IpAddr::V4(Ipv4Addr::new(a, b, c, d)),
+        _ => IpAddr::V6(v6),
+    }
+}
+
+fn is_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => {
+            let [first, ..] = v4.octets();
+            first == 0 || v4.is_loopback() || v4.is_link_local() || v4.is_multicast() || v4.is_broadcast()
+        }
+        IpAddr::V6(v6) => {
+            v6.is_loopback() || v6.is_unspecified() || v6.is_unicast_link_local() || v6.is_multicast()
+        }
+    }
+}
+
+/// Metadata services that are not link-local: AWS (IPv6), Alibaba, Azure.
+fn is_metadata(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => {
+            v4 == Ipv4Addr::new(169, 254, 169, 254)
+                || v4 == Ipv4Addr::new(100, 100, 100, 200)
+                || v4 == Ipv4Addr::new(168, 63, 129, 16)
+        }
+        IpAddr::V6(v6) => v6 == Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
+    }
+}
+
+/// The addresses of a proxy, all of them allowed.
+pub(super) async fn of_proxy(
+    target: &ProbeTarget,
+    policy: &EndpointPolicy,
+    resolver: &dyn Resolve,
+) -> Result<Vec<SocketAddr>, Failure> {
+    let machine = &target.machine;
+    let addresses = match machine.address.parse::<IpAddr>() {
+        Ok(ip) => vec![SocketAddr::new(ip, machine.port)],
+        Err(_) => resolver.resolve(&machine.address, machine.port).await.map_err(|_| Failure::dns())?,
+    };
+    if addresses.is_empty() {
+        return Err(Failure::dns());
+    }
+    match target.mode {
+        Mode::External => addresses.iter().try_for_each(|address| policy.check(address.ip()))?,
+        // The host has checked what its provider said.
+        Mode::Managed => {}
+    }
+    Ok(addresses.into_iter().take(MAX_ADDRESSES).collect())
+}
+
+/// Connects to the first address that answers; each gets its share of the time.
+pub(super) async fn connect(addresses: &[SocketAddr], time: Duration) -> Result<TcpStream, Failure> {
+    let share = time / u32::try_from(addresses.len().max(1)).unwrap_or(1);
+    let mut last = Failure::unreachable();
+    for address in addresses {
+        match tokio::time::timeout(share, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => {
+                stream.set_nodelay(true).map_err(|error| Failure::connect(&error))?;
+                return Ok(stream);
+            }
+            Ok(Err(error)) => last = Failure::connect(&error),
+            Err(_) => last = Failure::timeout(super::Stage::Connect, time),
+        }
+    }
+    Err(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use egress_proxies_core::health::ProbeReason;
+
+    use super::*;
+
+    #[test]
+    fn endpoints_local_to_the_operator_are_refused() {
+        let policy = EndpointPolicy {
+            allow_local_endpoints: false,
+            api_server: ["10.96.0.1".parse().unwrap()].into_iter().collect(),
+        };
+        for bad in [
+            "127.0.0.1",
+            "127.9.9.9",
+            "0.0.0.0",
+            "0.1.2.3",
+            "169.254.169.254",
+            "169.254.1.1",
+            "224.0.0.1",
+            "255.255.255.255",
+            "100.100.100.200",
+            "168.63.129.16",
+            "10.96.0.1",
+            "::1",
+            "::",
+            "fe80::1",
+            "ff02::1",
+            "fd00:ec2::254",
+            "::ffff:127.0.0.1",
+            "::ffff:10.96.0.1",
+            "64:ff9b::a9fe:a9fe",
+            "64:ff9b::7f00:1",
+            "2002:7f00:1::",
+        ] {
+            let refused = policy.check(bad.parse().unwrap());
+            assert!(refused.is_err_and(|f| f.reason == ProbeReason::EndpointNotAllowed), "{bad}");
+            let allowed = EndpointPolicy { allow_local_endpoints: true, ..policy.clone() };
+            assert!(allowed.check(bad.parse().unwrap()).is_ok(), "{bad}");
+        }
+        for good in ["10.0.0.1", "192.168.1.1", "203.0.113.9", "2001:db8::1", "fd12::1", "100.64.0.1"] {
+            assert!(policy.check(good.parse().unwrap()).is_ok(), "{good}");
+        }
+    }
+}
