@@ -3,16 +3,16 @@
 import { Failure, fromStatus, guarded, invalid, toObject, toPairs } from "./provider.mjs";
 
 const PATH = "/v1/proxies";
+const DEFAULT_ORIGIN = "http://127.0.0.1:8099";
 const STATES = { starting: "provisioning", up: "running", ending: "deleting", broken: "failed" };
 
 const CONFIG_SCHEMA = {
   $schema: "https://json-schema.org/draft/2020-12/schema",
   type: "object",
   additionalProperties: false,
-  required: ["origin"],
   properties: {
     origin: {
-      description: "Where the rental API is: scheme, host and port, without a path.",
+      description: "Where the rental API is: scheme, host and port, without a path. Default: upstream.py on this machine.",
       type: "string",
       pattern: "^https?://[^/?#@]+$",
     },
@@ -36,12 +36,13 @@ function instance(proxy) {
   };
 }
 
+const originOf = (ctx) => JSON.parse(ctx.config).origin ?? DEFAULT_ORIGIN;
 const isOwned = (proxy, owner) => owner.length > 0 && owner.every(({ key, value }) => proxy.tags[key] === value);
 
 /** The upstream of one call. */
 class Rental {
   constructor(ctx) {
-    this.origin = JSON.parse(ctx.config).origin;
+    this.origin = originOf(ctx);
     // fetch has no time-out of its own here; the host ends the call at its deadline in any case.
     this.headers = { accept: "application/json", "x-request-id": ctx.requestId };
   }
@@ -89,8 +90,9 @@ export const meta = {
 
   ...guarded({
     validateConfig(ctx) {
-      const { origin } = JSON.parse(ctx.config);
-      if (typeof origin !== "string") throw invalid("/config/origin", "/config/origin: give the address of the rental API");
+      const origin = originOf(ctx);
+      // The schema has checked its form; what is left is what a pattern cannot say.
+      if (!URL.canParse(origin)) throw invalid("/config/origin", `/config/origin: ${origin} is not an address`);
       const need = { origin, methods: ["GET", "POST", "DELETE"], pathPrefix: PATH, auth: "none", why: "rent, look at and return proxies", extra: [] };
       return { scope: origin, egress: [need], warnings: [], extra: [] };
     },

@@ -1,13 +1,14 @@
 """A provider for the rental API of ../README.md."""
 
 import json
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 from provider import failure, from_status, guarded, invalid, send_json
 from wit_world import exports
 from wit_world.imports import model
 
 PATH = "/v1/proxies"
+DEFAULT_ORIGIN = "http://127.0.0.1:8099"
 STATES = {
     "starting": model.InstanceState_Provisioning,
     "up": model.InstanceState_Running,
@@ -18,10 +19,9 @@ CONFIG_SCHEMA = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "type": "object",
     "additionalProperties": False,
-    "required": ["origin"],
     "properties": {
         "origin": {
-            "description": "Where the rental API is: scheme, host and port, without a path.",
+            "description": "Where the rental API is: scheme, host and port, without a path. Default: upstream.py on this machine.",
             "type": "string",
             "pattern": "^https?://[^/?#@]+$",
         },
@@ -29,8 +29,12 @@ CONFIG_SCHEMA = {
 }
 
 
+def origin_of(ctx):
+    return json.loads(ctx.config).get("origin", DEFAULT_ORIGIN)
+
+
 def send(ctx, what, method, path="", body=None):
-    return send_json(ctx, what, method, json.loads(ctx.config)["origin"], PATH + path, body)
+    return send_json(ctx, what, method, origin_of(ctx), PATH + path, body)
 
 
 def find(ctx, name):
@@ -91,9 +95,10 @@ class Meta(exports.Meta):
 
     @guarded
     def validate_config(self, ctx):
-        origin = json.loads(ctx.config).get("origin")
-        if not isinstance(origin, str):
-            raise invalid("/config/origin", "/config/origin: give the address of the rental API")
+        origin = origin_of(ctx)
+        # The schema has checked its form; what is left is what a pattern cannot say.
+        if not urlsplit(origin).hostname:
+            raise invalid("/config/origin", f"/config/origin: {origin} is not an address")
         why = "rent, look at and return proxies"
         need = model.EgressNeed(origin, ["GET", "POST", "DELETE"], PATH, "none", why, [])
         return model.ConfigReport(origin, [need], [], [])
