@@ -1,0 +1,145 @@
+//! The operator dies at every effect of every way through the lifecycle, before the effect and after it,
+//! and each answer is lost or late. The end is always the same.
+
+use std::time::Duration;
+
+use super::cloud::Fate;
+use super::operator::{Death, End, Script, pass};
+use super::world::World;
+
+/// A way through the lifecycle that starts from a world at rest.
+type Way = (&'static str, fn(&mut World));
+
+const WAYS: [Way; 6] = [
+    ("first create", |_| {}),
+    ("another zone", |world| {
+        world.calm(Duration::from_secs(60));
+        world.cluster.edit(|spec| spec.placement.get_or_insert_default().zone = Some("z1".to_owned()));
+    }),
+    ("another parameter", |world| {
+        world.calm(Duration::from_secs(60));
+        world.cluster.edit(|spec| {
+            spec.parameters.get_or_insert_default().insert("size".to_owned(), 2.into());
+        });
+    }),
+    ("vanished", |world| {
+        world.calm(Duration::from_secs(60));
+        world.cloud.vanish();
+        world.advance(Duration::from_secs(60));
+    }),
+    ("stopped", |world| {
+        world.calm(Duration::from_secs(60));
+        world.cloud.stop();
+        world.advance(Duration::from_secs(60));
+    }),
+    ("deletion", |world| {
+        world.calm(Duration::from_secs(60));
+        world.cluster.delete(world.now().wall);
+    }),
+];
+
+/// Passes in a row, each with the same script, some seconds apart.
+fn run(world: &mut World, script: &Script, passes: u32) -> bool {
+    let mut died = false;
+    for _ in 0..passes {
+        if pass(world, script) == End::Died {
+            died = true;
+        }
+        world.probe();
+        world.advance(Duration::from_secs(3));
+    }
+    died
+}
+
+#[test]
+fn a_death_at_any_effect_changes_nothing_in_the_end() {
+    let mut deaths = 0;
+    for plans_ids in [true, false] {
+        for (name, way) in WAYS {
+            for death in [Death::Before, Death::After] {
+                for effect in 0..12 {
+                    for repeats in [1, 3] {
+                        let mut world = World::new(plans_ids);
+                        way(&mut world);
+                        world.rows.push(name);
+                        let script = Script { death: Some((effect, death)), ..Script::default() };
+                        deaths += u32::from(run(&mut world, &script, repeats));
+                        world.assert_settled();
+                    }
+                }
+            }
+        }
+    }
+    assert!(deaths > 100, "only {deaths} deaths: the ways are shorter than thought");
+}
+
+#[test]
+fn a_death_then_a_deletion_leaves_nothing_behind() {
+    for (name, way) in WAYS {
+        for effect in 0..12 {
+            for death in [Death::Before, Death::After] {
+                let mut world = World::new(true);
+                way(&mut world);
+                world.rows.push(name);
+                run(&mut world, &Script { death: Some((effect, death)), ..Script::default() }, 1);
+                world.cluster.delete(world.now().wall);
+                world.assert_settled();
+                assert!(world.cluster.live().is_none());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_zone_edited_after_a_death_does_not_make_a_second_machine() {
+    for fate in [Fate::Fine, Fate::AnswerLost, Fate::Late] {
+        for effect in 0..6 {
+            for death in [None, Some((effect, Death::After))] {
+                let mut world = World::new(true);
+                run(&mut world, &Script { fates: vec![Fate::Fine, fate], death, ..Script::default() }, 1);
+                world
+                    .cluster
+                    .edit(|spec| spec.placement.get_or_insert_default().zone = Some("z1".to_owned()));
+                world.memory = None;
+                world.assert_settled();
+            }
+        }
+    }
+}
+
+#[test]
+fn an_answer_lost_or_late_at_any_provider_call_changes_nothing_in_the_end() {
+    let fates = [Fate::FailsBefore, Fate::AnswerLost, Fate::Late, Fate::Quota, Fate::Denied, Fate::Partial];
+    for plans_ids in [true, false] {
+        for (name, way) in WAYS {
+            for fate in fates {
+                for call in 0..6 {
+                    let mut world = World::new(plans_ids);
+                    way(&mut world);
+                    world.rows.push(name);
+                    let mut script = Script { fates: vec![Fate::Fine; call], ..Script::default() };
+                    script.fates.extend([fate, Fate::Fine]);
+                    run(&mut world, &script, 2);
+                    world.assert_settled();
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn an_api_server_that_fails_or_loses_its_answer_changes_nothing_in_the_end() {
+    for (name, way) in WAYS {
+        for fate in [Fate::FailsBefore, Fate::AnswerLost] {
+            for call in 0..6 {
+                let mut world = World::new(true);
+                way(&mut world);
+                world.rows.push(name);
+                let mut script = Script { api: vec![Fate::Fine; call], ..Script::default() };
+                script.api.extend([fate, Fate::Fine]);
+                run(&mut world, &script, 2);
+                world.assert_settled();
+            }
+        }
+    }
+}

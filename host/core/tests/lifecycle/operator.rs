@@ -1,0 +1,207 @@
+//! The operator's loop: the same as the real one, with each effect given its fate, and a death before or
+//! after any of them.
+
+use egress_proxies_core::facts::{Auth, Verdict};
+use egress_proxies_core::ids::ProviderName;
+use egress_proxies_core::lifecycle::{
+    Action, CloudInitView, Memory, Observed, Outcome, Policy, ProviderFacts, ProviderView, Requeue,
+    Surroundings, Written, absorb, decide,
+};
+use egress_proxies_core::provider::{ProviderInfo, ProviderSettings};
+
+use super::cloud::{Fate, LIST_LAG, LONGEST_CALL};
+use super::world::World;
+
+/// When the operator dies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Death {
+    /// Before the effect.
+    Before,
+    /// After the effect, before its answer is taken in.
+    After,
+}
+
+/// What happens to the effects of one pass, in order; the last one stands for all that follow.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Script {
+    /// Fates of provider calls.
+    pub(crate) fates: Vec<Fate>,
+    /// Fates of API calls; anything but `Fine`, `AnswerLost` and `FailsBefore` counts as `FailsBefore`.
+    pub(crate) api: Vec<Fate>,
+    /// The operator dies at this effect.
+    pub(crate) death: Option<(usize, Death)>,
+    /// Somebody removes the object by force before this effect.
+    pub(crate) forced_away: Option<usize>,
+    /// How old the cache is at the start, in versions.
+    pub(crate) behind: usize,
+}
+
+/// How a pass ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// As it should.
+    Waits(Requeue, &'static str),
+    /// The operator died at its `n`-th effect.
+    Died,
+    /// The cache shows no object.
+    NoObject,
+}
+
+/// State of the provider in the registry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Registry {
+    Ready,
+    Loading,
+    Failed,
+    Unknown,
+}
+
+fn provider_view(registry: Registry) -> ProviderView {
+    match registry {
+        Registry::Loading => ProviderView::Loading,
+        Registry::Failed => ProviderView::Failed { stage: "compile", reason: "no such file".to_owned() },
+        Registry::Unknown => ProviderView::Unknown(Vec::new()),
+        Registry::Ready => ProviderView::Ready(ProviderFacts {
+            info: ProviderInfo {
+                name: ProviderName::parse("fake").unwrap(),
+                digest: "sha256:00".to_owned(),
+                config_hash: "c0".to_owned(),
+                scope: "projects/p".to_owned(),
+                bootstrap_max_bytes: 0,
+                list_lag: LIST_LAG,
+                takes_access: false,
+                longest_call: LONGEST_CALL,
+                settings: ProviderSettings::default(),
+            },
+        }),
+    }
+}
+
+fn surroundings(registry: Registry, verdict: Option<Verdict>) -> Surroundings {
+    Surroundings {
+        cluster: "cluster-a".to_owned(),
+        provider: provider_view(registry),
+        cloud_init: CloudInitView::NotUsed,
+        auth: Auth::None,
+        probe_configured: true,
+        verdict,
+    }
+}
+
+/// One pass. Checks the world after each effect.
+pub(crate) fn pass(world: &mut World, script: &Script) -> End {
+    let policy = Policy::default();
+    let seed = world.next_seed();
+    let memory = world.memory.take().unwrap_or_else(|| Memory::new(seed));
+    let Some(object) = world.cluster.cached(script.behind) else {
+        world.memory = Some(memory);
+        return End::NoObject;
+    };
+    let mut observed = Observed::begin(object, surroundings(world.registry, world.verdict.clone()), memory);
+    let (mut provider_calls, mut api_calls) = (0, 0);
+    for step in 0.. {
+        assert!(step < 200, "a pass without end: {:?}", world.rows);
+        observed.surroundings = surroundings(world.registry, world.verdict.clone());
+        let decision = decide(&observed, &policy, world.now());
+        world.rows.push(decision.row);
+        if decision.action == Action::Wait {
+            world.memory = Some(observed.memory);
+            return End::Waits(decision.requeue, decision.row);
+        }
+        if script.forced_away == Some(step) {
+            world.cluster.delete(world.now().wall);
+            world.cluster.force_finalizers_away();
+        }
+        let death = script.death.filter(|(at, _)| *at == step).map(|(_, death)| death);
+        if death == Some(Death::Before) {
+            return End::Died;
+        }
+        let of = |fates: &[Fate], at: usize| fates.get(at).or(fates.last()).copied().unwrap_or(Fate::Fine);
+        let outcome = match decision.action {
+            Action::Wait => unreachable!(),
+            Action::LookAgain
+            | Action::PatchMetadata(_)
+            | Action::WriteStatus(_)
+            | Action::RemoveFinalizer(_) => {
+                api_calls += 1;
+                api_effect(world, &observed, decision.action, of(&script.api, api_calls - 1))
+            }
+            Action::ValidateCreate { .. }
+            | Action::Get(_)
+            | Action::ListOwned(_)
+            | Action::Create { .. }
+            | Action::Delete { .. } => {
+                provider_calls += 1;
+                provider_effect(world, decision.action, of(&script.fates, provider_calls - 1))
+            }
+        };
+        world.check();
+        if death == Some(Death::After) {
+            return End::Died;
+        }
+        absorb(&mut observed, outcome, &policy, world.now());
+    }
+    unreachable!()
+}
+
+fn api_effect(world: &mut World, observed: &Observed, action: Action, fate: Fate) -> Outcome {
+    let fails = !matches!(fate, Fate::Fine | Fate::AnswerLost);
+    let lost = fate == Fate::AnswerLost;
+    let mut carry = |effect: &mut dyn FnMut(&mut World) -> Written| {
+        if fails {
+            return Written::Failed("connection refused".to_owned());
+        }
+        let answer = effect(world);
+        if lost { Written::Failed("timeout".to_owned()) } else { answer }
+    };
+    match action {
+        Action::LookAgain => Outcome::Looked(carry(&mut |world| world.cluster.get())),
+        Action::PatchMetadata(patch) => {
+            Outcome::MetadataPatched(carry(&mut |world| world.cluster.patch_metadata(&patch)))
+        }
+        Action::RemoveFinalizer(patch) => Outcome::FinalizerRemoved(carry(&mut |world| {
+            let answer = world.cluster.patch_metadata(&patch);
+            if world.cluster.live().is_none() {
+                world.check_nothing_left();
+            }
+            answer
+        })),
+        Action::WriteStatus(asked) => {
+            let version = &observed.object.resource_version;
+            let result = carry(&mut |world| world.cluster.write_status(version, &asked));
+            Outcome::StatusWritten { asked, result }
+        }
+        Action::Wait
+        | Action::ValidateCreate { .. }
+        | Action::Get(_)
+        | Action::ListOwned(_)
+        | Action::Create { .. }
+        | Action::Delete { .. } => unreachable!(),
+    }
+}
+
+fn provider_effect(world: &mut World, action: Action, fate: Fate) -> Outcome {
+    let now = world.now().mono.since_start();
+    match action {
+        Action::ValidateCreate { key, request } => {
+            Outcome::Validated { key, result: world.cloud.validate(&request) }
+        }
+        Action::Get(target) => {
+            let result = world.cloud.get(&target, fate);
+            Outcome::Got { target, result }
+        }
+        Action::ListOwned(owner) => Outcome::Listed(world.cloud.list(&owner, fate, now)),
+        Action::Create { key, request } => {
+            Outcome::Created { key, result: world.cloud.create(&request, fate, now) }
+        }
+        Action::Delete { target, .. } => {
+            let result = world.cloud.delete(&target, fate, now);
+            Outcome::Deleted { target, result }
+        }
+        Action::Wait
+        | Action::LookAgain
+        | Action::PatchMetadata(_)
+        | Action::WriteStatus(_)
+        | Action::RemoveFinalizer(_) => unreachable!(),
+    }
+}

@@ -1,0 +1,123 @@
+//! Random schedules of faults, edits, deaths and stale caches; then calm.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::cloud::Fate;
+use super::operator::{Death, End, Registry, Script, pass};
+use super::world::World;
+
+#[derive(Debug, Clone)]
+enum Event {
+    Pass(Script),
+    Wait(u64),
+    Zone(u8),
+    Size(u8),
+    Suspend(bool),
+    Delete,
+    Vanish,
+    Stop,
+    Restart,
+    Provider(Registry),
+    Probe,
+}
+
+fn fate() -> impl Strategy<Value = Fate> {
+    prop_oneof![
+        6 => Just(Fate::Fine),
+        1 => Just(Fate::FailsBefore),
+        1 => Just(Fate::AnswerLost),
+        1 => Just(Fate::Late),
+        1 => Just(Fate::Quota),
+        1 => Just(Fate::Denied),
+        1 => Just(Fate::NoPermit),
+        1 => Just(Fate::Partial),
+    ]
+}
+
+fn api_fate() -> impl Strategy<Value = Fate> {
+    prop_oneof![8 => Just(Fate::Fine), 1 => Just(Fate::FailsBefore), 1 => Just(Fate::AnswerLost)]
+}
+
+fn script() -> impl Strategy<Value = Script> {
+    let death = prop_oneof![
+        4 => Just(None),
+        1 => (0..10_usize).prop_map(|at| Some((at, Death::Before))),
+        1 => (0..10_usize).prop_map(|at| Some((at, Death::After))),
+    ];
+    let behind = prop_oneof![4 => Just(0_usize), 1 => 1..4_usize];
+    (prop::collection::vec(fate(), 0..8), prop::collection::vec(api_fate(), 0..6), death, behind)
+        .prop_map(|(fates, api, death, behind)| Script { fates, api, death, behind, forced_away: None })
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        12 => script().prop_map(Event::Pass),
+        6 => prop_oneof![0..4_u64, 5..20_u64, 30..90_u64, 100..700_u64].prop_map(Event::Wait),
+        2 => (0..3_u8).prop_map(Event::Zone),
+        2 => (0..4_u8).prop_map(Event::Size),
+        1 => any::<bool>().prop_map(Event::Suspend),
+        1 => Just(Event::Delete),
+        1 => Just(Event::Vanish),
+        1 => Just(Event::Stop),
+        1 => Just(Event::Restart),
+        1 => prop_oneof![
+            Just(Registry::Ready), Just(Registry::Loading), Just(Registry::Failed), Just(Registry::Unknown)
+        ]
+        .prop_map(Event::Provider),
+        2 => Just(Event::Probe),
+    ]
+}
+
+fn happen(world: &mut World, event: &Event) {
+    match event {
+        Event::Pass(script) => {
+            if pass(world, script) == End::Died {
+                world.verdict = None;
+            }
+        }
+        Event::Wait(seconds) => world.advance(Duration::from_secs(*seconds)),
+        Event::Zone(zone) => {
+            let zone = format!("z{zone}");
+            world.cluster.edit(|spec| spec.placement.get_or_insert_default().zone = Some(zone));
+        }
+        Event::Size(size) => world.cluster.edit(|spec| {
+            spec.parameters.get_or_insert_default().insert("size".to_owned(), (*size).into());
+        }),
+        Event::Suspend(suspend) => world.cluster.edit(|spec| spec.suspend = *suspend),
+        Event::Delete => world.cluster.delete(world.now().wall),
+        Event::Vanish => world.cloud.vanish(),
+        Event::Stop => world.cloud.stop(),
+        Event::Restart => {
+            world.memory = None;
+            world.verdict = None;
+        }
+        Event::Provider(registry) => world.registry = *registry,
+        Event::Probe => world.probe(),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_schedule_ends_with_one_machine_or_none(
+        plans_ids in any::<bool>(),
+        events in prop::collection::vec(event(), 1..40),
+    ) {
+        let mut world = World::new(plans_ids);
+        for event in &events {
+            happen(&mut world, event);
+        }
+        // A size of 0 can't work; the user puts it right in the end.
+        world.cluster.edit(|spec| {
+            if let Some(parameters) = &mut spec.parameters {
+                if parameters.get("size").and_then(|size| size.as_u64()) == Some(0) {
+                    parameters.insert("size".to_owned(), 1.into());
+                }
+            }
+        });
+        world.assert_settled();
+    }
+}

@@ -1,0 +1,154 @@
+//! The simulated world and its clock, what must hold at all times, and what must hold in calm.
+
+use std::time::Duration;
+
+use egress_proxies_core::crd::Phase;
+use egress_proxies_core::facts::{Auth, Verdict};
+use egress_proxies_core::lifecycle::{FactsInput, Memory, Requeue, facts_of};
+use egress_proxies_core::time::{Moment, Now};
+
+use super::cloud::Cloud;
+use super::cluster::Cluster;
+use super::operator::{End, Registry, Script, pass};
+
+/// Everything outside the decision.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) cluster: Cluster,
+    pub(crate) cloud: Cloud,
+    /// Lost when the operator dies.
+    pub(crate) memory: Option<Memory>,
+    pub(crate) registry: Registry,
+    pub(crate) verdict: Option<Verdict>,
+    /// Rows of all decisions so far, for the message of a failure.
+    pub(crate) rows: Vec<&'static str>,
+    clock: Duration,
+    seeds: u64,
+}
+
+impl World {
+    /// One Proxy, just applied, and an empty cloud.
+    pub(crate) fn new(plans_ids: bool) -> Self {
+        Self {
+            cluster: Cluster::new(),
+            cloud: Cloud::new(plans_ids),
+            memory: None,
+            registry: Registry::Ready,
+            verdict: None,
+            rows: Vec::new(),
+            clock: Duration::from_secs(1000),
+            seeds: 0,
+        }
+    }
+
+    /// Each memory has a seed of its own.
+    pub(crate) fn next_seed(&mut self) -> u64 {
+        self.seeds += 1;
+        self.seeds
+    }
+
+    /// The time.
+    pub(crate) fn now(&self) -> Now {
+        let wall = jiff::Timestamp::from_second(1_800_000_000).unwrap() + self.clock;
+        Now { wall, mono: Moment::after_start(self.clock) }
+    }
+
+    /// Lets time pass.
+    pub(crate) fn advance(&mut self, span: Duration) {
+        let end = self.clock + span;
+        while self.clock < end {
+            self.clock = self.cloud.next_event(self.clock).map_or(end, |at| at.min(end));
+            self.cloud.advance(self.clock);
+            self.check();
+        }
+    }
+
+    /// Never two live machines.
+    pub(crate) fn check(&self) {
+        let live = self.cloud.live();
+        assert!(live.len() <= 1, "two machines: {live:?}\n{}", self.story());
+    }
+
+    /// The finalizer went: no machine may be left, nor come.
+    pub(crate) fn check_nothing_left(&self) {
+        assert_eq!(self.cloud.left(), 0, "a forgotten machine\n{}", self.story());
+    }
+
+    /// The decisions of late.
+    pub(crate) fn story(&self) -> String {
+        let from = self.rows.len().saturating_sub(60);
+        format!("{:#?}", &self.rows[from..])
+    }
+
+    /// Health probes what the facts name, and finds it well.
+    pub(crate) fn probe(&mut self) {
+        let Some(proxy) = self.cluster.live() else { return };
+        let input = FactsInput {
+            auth: Auth::None,
+            provider: None,
+            default_probe_url: Some("http://probe/"),
+            ca_pem: None,
+            running: self.memory.as_ref().and_then(Memory::running_machine),
+        };
+        let facts = facts_of(proxy, input).unwrap();
+        if let Some(machine) = facts.machine {
+            if self.verdict.as_ref().is_none_or(|verdict| verdict.incarnation != machine.incarnation) {
+                self.verdict = Some(Verdict {
+                    incarnation: machine.incarnation,
+                    healthy: true,
+                    reason: "ProbeSucceeded",
+                    message: "the probe got status 200".to_owned(),
+                    latency: Some(Duration::from_millis(30)),
+                    probed_at: self.now().wall,
+                });
+            }
+        }
+    }
+
+    /// Runs as the real loop does, without any fault, for this long: a pass after each write, after each
+    /// verdict, and when the last one asked for it.
+    pub(crate) fn calm(&mut self, span: Duration) {
+        self.registry = Registry::Ready;
+        let end = self.clock + span;
+        let mut due = self.clock;
+        while self.clock < end {
+            let (writes, verdict) = (self.cluster.writes, self.verdict.clone());
+            if self.clock >= due {
+                due = match pass(self, &Script::default()) {
+                    End::Waits(Requeue::After(wait), _) => self.clock + wait,
+                    End::Waits(Requeue::OnChange | Requeue::Done, _) | End::NoObject => end,
+                    End::Died => unreachable!(),
+                };
+            }
+            self.probe();
+            if self.cluster.writes != writes || self.verdict != verdict {
+                due = self.clock + Duration::from_millis(100);
+            }
+            let next = due.max(self.clock + Duration::from_millis(100));
+            self.advance(next.min(end).saturating_sub(self.clock));
+        }
+    }
+
+    /// In calm: one healthy machine that status names, and then no more writes; or nothing at all.
+    pub(crate) fn assert_settled(&mut self) {
+        self.calm(Duration::from_secs(3 * 3600));
+        let Some(proxy) = self.cluster.live() else {
+            self.check_nothing_left();
+            return;
+        };
+        let status = proxy.status.clone().unwrap_or_default();
+        let live = self.cloud.live();
+        assert!(proxy.metadata.deletion_timestamp.is_none(), "it never goes\n{}", self.story());
+        assert_eq!(live.len(), 1, "machines {live:?}, status {status:?}\n{}", self.story());
+        assert_eq!(status.provider_id.as_deref(), Some(live[0].as_str()), "{}", self.story());
+        assert_eq!(status.phase, Phase::Ready, "{status:?}\n{}", self.story());
+        assert_eq!(status.observed_generation, proxy.metadata.generation);
+        let zone = proxy.spec.placement.as_ref().and_then(|placement| placement.zone.clone()).unwrap();
+        assert!(live[0].as_str().contains(&zone), "machine {live:?} is not in zone {zone}");
+        let (writes, creates, calls) = (self.cluster.writes, self.cloud.creates, self.cloud.calls);
+        self.calm(Duration::from_secs(600));
+        assert_eq!(self.cluster.writes, writes, "writes at rest\n{}", self.story());
+        assert_eq!(self.cloud.creates, creates, "creates at rest");
+        assert!(self.cloud.calls - calls <= 13, "{} calls in 10 minutes of rest", self.cloud.calls - calls);
+    }
+}
