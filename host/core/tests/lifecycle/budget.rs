@@ -40,11 +40,11 @@ fn at_rest_nothing_is_written_and_only_the_drift_poll_calls() {
 #[test]
 fn a_restart_of_the_operator_writes_and_creates_nothing() {
     let mut world = World::new(true);
-    world.calm(Duration::from_secs(60));
+    world.calm(Duration::from_mins(1));
     let writes = world.cluster.writes;
     world.memory = None;
     world.verdict = None;
-    world.calm(Duration::from_secs(600));
+    world.calm(Duration::from_mins(10));
     assert_eq!(world.cluster.writes, writes, "{}", world.story());
     assert_eq!(world.cloud.creates, 1);
 }
@@ -52,7 +52,7 @@ fn a_restart_of_the_operator_writes_and_creates_nothing() {
 #[test]
 fn a_machine_that_vanishes_comes_back_without_a_wait() {
     let mut world = World::new(true);
-    world.calm(Duration::from_secs(60));
+    world.calm(Duration::from_mins(1));
     world.cloud.vanish();
     world.calm(Duration::from_secs(75));
     assert_eq!(phase(&world), Phase::Ready, "{}", world.story());
@@ -88,7 +88,7 @@ fn a_machine_that_never_runs_is_made_anew_after_the_deadline() {
     world.cloud.set_state(&InstanceState::Other("repairing".to_owned()));
     world.calm(Duration::from_secs(890));
     assert_eq!(world.cloud.creates, 1);
-    world.calm(Duration::from_secs(60));
+    world.calm(Duration::from_mins(1));
     assert_eq!(world.cloud.creates, 2, "{}", world.story());
     world.assert_settled();
 }
@@ -96,7 +96,7 @@ fn a_machine_that_never_runs_is_made_anew_after_the_deadline() {
 #[test]
 fn a_deletion_ends_soon_when_every_create_was_answered() {
     let mut world = World::new(true);
-    world.calm(Duration::from_secs(60));
+    world.calm(Duration::from_mins(1));
     world.cluster.delete(world.now().wall);
     world.calm(Duration::from_secs(20));
     assert!(world.cluster.live().is_none(), "{}", world.story());
@@ -116,18 +116,18 @@ fn a_proxy_that_is_deleted_before_its_first_pass_leaves_no_trace() {
 #[test]
 fn a_mistake_in_the_spec_does_not_cost_the_machine_and_is_undone_by_undoing_it() {
     let mut world = World::new(true);
-    world.calm(Duration::from_secs(60));
+    world.calm(Duration::from_mins(1));
     let size = |size: u64| {
         move |spec: &mut egress_proxies_core::crd::ProxySpec| {
             spec.parameters.get_or_insert_default().insert("size".to_owned(), size.into());
         }
     };
     world.cluster.edit(size(0));
-    world.calm(Duration::from_secs(600));
+    world.calm(Duration::from_mins(10));
     assert_eq!(phase(&world), Phase::Failed, "{}", world.story());
     assert_eq!(world.cloud.live().len(), 1);
     let (writes, calls) = (world.cluster.writes, world.cloud.calls);
-    world.calm(Duration::from_secs(600));
+    world.calm(Duration::from_mins(10));
     assert_eq!(world.cluster.writes, writes);
     assert!(world.cloud.calls - calls <= 13);
     world.cluster.edit(|spec| spec.parameters = None);
@@ -141,7 +141,7 @@ fn a_mistake_in_the_spec_does_not_cost_the_machine_and_is_undone_by_undoing_it()
 #[test]
 fn a_stale_cache_makes_no_second_machine() {
     let mut world = World::new(true);
-    world.calm(Duration::from_secs(60));
+    world.calm(Duration::from_mins(1));
     for behind in 1..4 {
         pass(&mut world, &Script { behind, ..Script::default() });
         world.memory = None;

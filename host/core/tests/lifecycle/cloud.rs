@@ -32,7 +32,9 @@ pub(crate) enum Fate {
 }
 
 /// Longest time between the start of a call and its effect.
-pub(crate) const LONGEST_CALL: Duration = Duration::from_secs(60);
+pub(crate) const LONGEST_CALL: Duration = Duration::from_mins(1);
+/// How much later a late effect comes.
+const LANDS_LATE_BY: Duration = Duration::from_secs(59);
 /// How long a new machine may be missing from lists.
 pub(crate) const LIST_LAG: Duration = Duration::from_secs(10);
 const BOOTS_IN: Duration = Duration::from_secs(7);
@@ -69,7 +71,7 @@ pub(crate) struct Cloud {
 }
 
 fn id_of(request: &CreateRequest) -> InstanceId {
-    let zone = request.placement.get("zone").and_then(|zone| zone.as_str()).unwrap_or("z0");
+    let zone = request.placement.get("zone").and_then(serde_json::Value::as_str).unwrap_or("z0");
     InstanceId::parse(format!("zones/{zone}/{}", request.name)).unwrap()
 }
 
@@ -188,7 +190,7 @@ impl Cloud {
                 Err(no_answer())
             }
             Fate::Late => {
-                self.pending.push((now + LONGEST_CALL - Duration::from_secs(1), effect));
+                self.pending.push((now + LANDS_LATE_BY, effect));
                 Err(no_answer())
             }
             Fate::FailsBefore | Fate::Quota | Fate::Denied | Fate::NoPermit | Fate::Partial => {
@@ -199,7 +201,7 @@ impl Cloud {
 
     /// validate-create.
     pub(crate) fn validate(&self, request: &CreateRequest) -> Result<CreatePlan, Failure> {
-        if request.parameters.get("size").and_then(|size| size.as_u64()) == Some(0) {
+        if request.parameters.get("size").and_then(serde_json::Value::as_u64) == Some(0) {
             let reason = Reason::Invalid("/parameters/size".to_owned());
             return Err(Failure::new(reason, "size must be at least 1"));
         }
@@ -215,10 +217,9 @@ impl Cloud {
         now: Duration,
     ) -> Result<Instance, Failure> {
         let id = id_of(request);
-        if let Some(machine) = self.machines.get(&id) {
-            if machine.state == InstanceState::Deleting {
-                return Err(Failure::new(Reason::Busy, "it is being deleted"));
-            }
+        let there = self.machines.get(&id);
+        if there.is_some_and(|machine| machine.state == InstanceState::Deleting) {
+            return Err(Failure::new(Reason::Busy, "it is being deleted"));
         }
         self.send(Effect::Create(id.clone(), Box::new(request.clone())), fate, now)?;
         Ok(self.view(&id).unwrap())

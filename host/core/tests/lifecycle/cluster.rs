@@ -134,12 +134,11 @@ impl Cluster {
 
     /// A user deletes the object.
     pub(crate) fn delete(&mut self, now: jiff::Timestamp) {
-        if let Some(mut proxy) = self.object.clone() {
-            if proxy.metadata.deletion_timestamp.is_none() {
-                proxy.metadata.deletion_timestamp = Some(Time(now));
-                proxy.metadata.generation = proxy.metadata.generation.map(|generation| generation + 1);
-                self.store(proxy);
-            }
+        let living = self.object.clone().filter(|proxy| proxy.metadata.deletion_timestamp.is_none());
+        if let Some(mut proxy) = living {
+            proxy.metadata.deletion_timestamp = Some(Time(now));
+            proxy.metadata.generation = proxy.metadata.generation.map(|generation| generation + 1);
+            self.store(proxy);
         }
     }
 

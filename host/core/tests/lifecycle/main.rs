@@ -5,6 +5,8 @@
 //! Whatever happens: never two live machines for one Proxy, never a machine without its Proxy, and in
 //! calm one healthy machine and no more writes.
 
+#![expect(clippy::unwrap_used, reason = "a broken fixture must stop the test at once")]
+
 mod budget;
 mod cloud;
 mod cluster;

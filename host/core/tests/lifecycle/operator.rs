@@ -116,7 +116,8 @@ pub(crate) fn pass(world: &mut World, script: &Script) -> End {
         if death == Some(Death::Before) {
             return End::Died;
         }
-        let of = |fates: &[Fate], at: usize| fates.get(at).or(fates.last()).copied().unwrap_or(Fate::Fine);
+        let of =
+            |fates: &[Fate], at: usize| fates.get(at).or_else(|| fates.last()).copied().unwrap_or(Fate::Fine);
         let outcome = match decision.action {
             Action::Wait => unreachable!(),
             Action::LookAgain

@@ -131,7 +131,7 @@ impl World {
 
     /// In calm: one healthy machine that status names, and then no more writes; or nothing at all.
     pub(crate) fn assert_settled(&mut self) {
-        self.calm(Duration::from_secs(3 * 3600));
+        self.calm(Duration::from_hours(1));
         let Some(proxy) = self.cluster.live() else {
             self.check_nothing_left();
             return;
@@ -146,7 +146,7 @@ impl World {
         let zone = proxy.spec.placement.as_ref().and_then(|placement| placement.zone.clone()).unwrap();
         assert!(live[0].as_str().contains(&zone), "machine {live:?} is not in zone {zone}");
         let (writes, creates, calls) = (self.cluster.writes, self.cloud.creates, self.cloud.calls);
-        self.calm(Duration::from_secs(600));
+        self.calm(Duration::from_mins(10));
         assert_eq!(self.cluster.writes, writes, "writes at rest\n{}", self.story());
         assert_eq!(self.cloud.creates, creates, "creates at rest");
         assert!(self.cloud.calls - calls <= 13, "{} calls in 10 minutes of rest", self.cloud.calls - calls);
