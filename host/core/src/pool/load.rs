@@ -144,7 +144,9 @@ mod tests {
 
     fn load(leases: &[Lease]) -> Load {
         let mut load = Load::new(Incarnation::parse("m1").unwrap());
-        leases.iter().for_each(|lease| load.add(lease));
+        for lease in leases {
+            load.add(lease);
+        }
         load
     }
 

@@ -27,10 +27,10 @@ pub use state::{Granted, HeldLease, Outcome, Pool, Refusal, Report, Usage};
 pub use target::{InvalidTarget, Target};
 
 /// Time of a lease that asks for none.
-pub const DEFAULT_TTL: Duration = Duration::from_secs(300);
+pub const DEFAULT_TTL: Duration = Duration::from_mins(5);
 /// Longest time of a lease.
-pub const MAX_TTL: Duration = Duration::from_secs(86_400);
+pub const MAX_TTL: Duration = Duration::from_hours(24);
 /// Rest time after `rate_limited` or `banned` unless set otherwise.
-pub const DEFAULT_COOLDOWN: Duration = Duration::from_secs(15 * 60);
+pub const DEFAULT_COOLDOWN: Duration = Duration::from_mins(15);
 /// Longest rest time that a report may ask for.
-pub const MAX_COOLDOWN: Duration = Duration::from_secs(7 * 86_400);
+pub const MAX_COOLDOWN: Duration = Duration::from_hours(7 * 24);

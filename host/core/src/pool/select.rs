@@ -172,7 +172,10 @@ impl View<'_> {
         Standing::Free
     }
 
-    /// The proxy to lease, or how many stand in the way of what.
+    /// The proxy to lease.
+    ///
+    /// # Errors
+    /// How many proxies stand where, if none is free.
     pub fn choose(&self, fleet: &Fleet, order: &Order, now: Moment) -> Result<Arc<ProxyFacts>, NoMatch> {
         let mut refusal = NoMatch::default();
         let mut best: Option<(Rank<'_>, &Arc<ProxyFacts>)> = None;
@@ -189,15 +192,13 @@ impl View<'_> {
                 }
             }
         }
-        match best {
-            Some((_, facts)) => Ok(Arc::clone(facts)),
-            None => {
-                if refusal.considered == 0 {
-                    refusal.unknown_attributes = unknown_attributes(fleet, &order.selector);
-                }
-                Err(refusal)
-            }
+        if let Some((_, facts)) = best {
+            return Ok(Arc::clone(facts));
         }
+        if refusal.considered == 0 {
+            refusal.unknown_attributes = unknown_attributes(fleet, &order.selector);
+        }
+        Err(refusal)
     }
 
     fn rank<'f>(&self, facts: &'f ProxyFacts, prefer: Prefer) -> Rank<'f> {

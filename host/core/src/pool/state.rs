@@ -117,6 +117,9 @@ impl Pool {
     /// Grants a lease under the new `id`. A live lease of the same session, selector and target is renewed
     /// instead, as long as its proxy may be handed out at all; else the session gets another proxy and the
     /// earlier lease ends. If there is none to grant, the earlier lease stays.
+    ///
+    /// # Errors
+    /// `NotReady`, `NoMatch`, or `SessionConflict` if the session's lease was asked for in another way.
     pub fn acquire(
         &mut self,
         fleet: &Fleet,
@@ -157,6 +160,9 @@ impl Pool {
 
     /// Lets a live lease end `ttl` from now. Suspended and unhealthy proxies may be kept by whoever has
     /// them; a machine that is gone or leaving may not.
+    ///
+    /// # Errors
+    /// `NotReady`, `UnknownLease` if it ended or never was, `MachineGone`.
     pub fn renew(
         &mut self,
         fleet: &Fleet,
@@ -188,6 +194,9 @@ impl Pool {
 
     /// Takes a report in. A report about a machine that the Proxy no longer has is accepted and changes
     /// nothing: its replacement has another address.
+    ///
+    /// # Errors
+    /// `NotReady`, or `UnknownLease` if it ended too long ago or never was.
     pub fn report(
         &mut self,
         fleet: &Fleet,

@@ -28,6 +28,9 @@ pub struct InvalidTarget {
 impl Target {
     /// Normalises `host`, `host:port`, an IPv4 or IPv6 address, or `[IPv6]:port`. The port is checked and
     /// dropped: a site bans an address, whatever the port.
+    ///
+    /// # Errors
+    /// If the text is no host, such as a URL; the error says what to pass instead.
     pub fn parse(text: &str) -> Result<Self, InvalidTarget> {
         normalise(text)
             .map(Self)

@@ -75,8 +75,9 @@ fn id(text: &str) -> LeaseId {
     LeaseId::parse(text).unwrap()
 }
 
+/// For fields that are optional.
 fn site(host: &str) -> Option<Target> {
-    Some(Target::parse(host).unwrap())
+    Target::parse(host).map(Some).unwrap()
 }
 
 fn order() -> Order {

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// What clients and time may do, in any order.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 enum Step {
     Acquire { target: Option<u8>, session: Option<u8>, ttl: u64 },
     Renew(usize, u64),

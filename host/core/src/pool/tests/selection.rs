@@ -8,13 +8,15 @@ fn one_of(key: &str, values: &[&str]) -> Selector {
     Selector { attributes: BTreeMap::from([(key.to_owned(), values)]), namespace: None }
 }
 
+/// What, the proxy, the counter it must be in, whether somebody leases it first.
+type Row = (&'static str, ProxyFacts, fn(&NoMatch) -> u32, bool);
+
 #[test]
 fn each_proxy_stands_in_exactly_one_place() {
     let leased = |facts: &ProxyFacts, pool: &mut Pool| {
         let granted = pool.acquire(&fleet([facts.clone()]), order_for("a.com"), id("held"), at(0));
         assert!(granted.is_ok());
     };
-    type Row = (&'static str, ProxyFacts, fn(&NoMatch) -> u32, bool);
     let rows: [Row; 12] = [
         ("suspended", with("p", |f| f.suspend = true), |n| n.suspended, false),
         (

@@ -1,0 +1,228 @@
+//! What goes wrong, as clients see it: one JSON shape for everything, the 404 of an unknown route included.
+//!
+//! The code is for programs and never changes its meaning; the message is for people and says what to do.
+
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use egress_proxies_core::pool::{NoMatch, Refusal};
+use http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderValue, StatusCode};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// Longest message; whatever a client sent may be quoted in it.
+const MAX_MESSAGE: usize = 600;
+
+/// The constant word for a kind of error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = ErrorCode)]
+pub(super) enum Code {
+    /// 400: the body is no JSON object.
+    InvalidJson,
+    /// 400: a field or query parameter is unknown, of the wrong type, or out of its limits.
+    InvalidRequest,
+    /// 400: the result of a report is none of those that exist.
+    InvalidResult,
+    /// 401: no token, or not one of ours.
+    Unauthorized,
+    /// 404: no such route.
+    NotFound,
+    /// 404: no such Proxy.
+    UnknownProxy,
+    /// 404: no such lease, or it ended.
+    UnknownLease,
+    /// 405: the route exists, not with this method.
+    MethodNotAllowed,
+    /// 408: the body did not arrive in time.
+    RequestTimeout,
+    /// 409: no proxy can be granted now.
+    NoMatch,
+    /// 409: the session holds a lease that was asked for in another way.
+    SessionConflict,
+    /// 410: the machine of the lease is no more.
+    MachineGone,
+    /// 413: the body is over 64 KiB.
+    BodyTooLarge,
+    /// 500: a fault of ours.
+    Internal,
+    /// 503: the operator has not seen all Proxies yet.
+    NotReady,
+}
+
+impl Code {
+    /// Its status.
+    pub(super) fn status(self) -> StatusCode {
+        match self {
+            Self::InvalidJson | Self::InvalidRequest | Self::InvalidResult => StatusCode::BAD_REQUEST,
+            Self::Unauthorized => StatusCode::UNAUTHORIZED,
+            Self::NotFound | Self::UnknownProxy | Self::UnknownLease => StatusCode::NOT_FOUND,
+            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
+            Self::NoMatch | Self::SessionConflict => StatusCode::CONFLICT,
+            Self::MachineGone => StatusCode::GONE,
+            Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::NotReady => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+}
+
+/// Why nothing can be granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum NoMatchReason {
+    /// No Proxy matches: waiting does not help.
+    NoSuchProxy,
+    /// Proxies match, but none can be leased now.
+    Busy,
+}
+
+/// An error.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub(super) struct ErrorBody {
+    /// The kind of error, for programs.
+    error: Code,
+    /// What happened and what to do, for people.
+    message: String,
+}
+
+/// `no_match`: how many of the matching proxies stand where. The counts add up to `considered`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct NoMatchBody {
+    /// The error.
+    #[serde(flatten)]
+    error: ErrorBody,
+    /// Whether waiting helps.
+    reason: NoMatchReason,
+    /// Proxies that match the request.
+    considered: u32,
+    /// At `maxLeases`.
+    at_capacity: u32,
+    /// At `maxLeasesPerTarget` for this target.
+    target_at_capacity: u32,
+    /// In cooldown for this target.
+    in_cooldown: u32,
+    /// Unhealthy, or reported as unreachable and not probed well since.
+    unhealthy: u32,
+    /// Suspended.
+    suspended: u32,
+    /// No machine yet, being replaced, no verdict yet, or credentials that cannot be read.
+    not_ready: u32,
+}
+
+/// Why a lease is refused: `no_match` with counts, or `session_conflict`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(untagged)]
+pub(super) enum LeaseRefusal {
+    /// Nothing can be granted.
+    NoMatch(NoMatchBody),
+    /// Anything else.
+    Other(ErrorBody),
+}
+
+/// An error on its way to the client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ApiError {
+    code: Code,
+    body: LeaseRefusal,
+    retry_after: Option<u64>,
+}
+
+impl ApiError {
+    /// An error of this kind.
+    pub(super) fn new(code: Code, message: impl Into<String>) -> Self {
+        let mut message = message.into();
+        if message.len() > MAX_MESSAGE {
+            message = message.chars().take(MAX_MESSAGE).chain("...".chars()).collect();
+        }
+        Self { code, body: LeaseRefusal::Other(ErrorBody { error: code, message }), retry_after: None }
+    }
+
+    /// The Proxies are not all known yet.
+    pub(super) fn not_ready() -> Self {
+        let message = "the operator has not read all Proxies yet; try again in a few seconds";
+        Self { retry_after: Some(2), ..Self::new(Code::NotReady, message) }
+    }
+
+    /// There is no such Proxy.
+    pub(super) fn unknown_proxy(id: &str) -> Self {
+        Self::new(Code::UnknownProxy, format!("there is no Proxy {id:?}; GET /v1/proxies lists them"))
+    }
+
+    /// There is no such lease.
+    pub(super) fn unknown_lease() -> Self {
+        let message = "no such lease: it expired, was released, or was lost in a restart; take a new one";
+        Self::new(Code::UnknownLease, message)
+    }
+}
+
+impl From<Refusal> for ApiError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::NotReady => Self::not_ready(),
+            Refusal::NoMatch(why) => no_match(&why),
+            Refusal::SessionConflict => Self::new(
+                Code::SessionConflict,
+                "the session holds a lease that was asked for with another selector, namespace or target, \
+                 or on a proxy that is now excluded; release that lease or use another session",
+            ),
+            Refusal::UnknownLease => Self::unknown_lease(),
+            Refusal::MachineGone => Self::new(
+                Code::MachineGone,
+                "the machine of this lease is gone or about to go; take a new lease",
+            ),
+        }
+    }
+}
+
+fn no_match(why: &NoMatch) -> ApiError {
+    let retry_after = why.retry_after.map(|wait| {
+        let whole = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        whole.max(1)
+    });
+    let (reason, message) = match (why.considered, retry_after) {
+        (0, _) if why.unknown_attributes.is_empty() => {
+            (NoMatchReason::NoSuchProxy, "no Proxy matches the request".to_owned())
+        }
+        (0, _) => {
+            let keys: String = why.unknown_attributes.join(", ").chars().take(300).collect();
+            (NoMatchReason::NoSuchProxy, format!("no Proxy matches: none has the attribute {keys}"))
+        }
+        (_, Some(wait)) => {
+            (NoMatchReason::Busy, format!("no matching proxy can be leased now; try again in {wait} s"))
+        }
+        (_, None) => (
+            NoMatchReason::Busy,
+            "no matching proxy can be leased now, and none has a time when it can be; see the counts"
+                .to_owned(),
+        ),
+    };
+    let body = NoMatchBody {
+        error: ErrorBody { error: Code::NoMatch, message },
+        reason,
+        considered: why.considered,
+        at_capacity: why.at_capacity,
+        target_at_capacity: why.target_at_capacity,
+        in_cooldown: why.in_cooldown,
+        unhealthy: why.unhealthy,
+        suspended: why.suspended,
+        not_ready: why.not_ready,
+    };
+    let retry_after = retry_after.filter(|_| reason == NoMatchReason::Busy);
+    ApiError { code: Code::NoMatch, body: LeaseRefusal::NoMatch(body), retry_after }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut response = (self.code.status(), Json(self.body)).into_response();
+        if let Some(seconds) = self.retry_after {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.code == Code::Unauthorized {
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}

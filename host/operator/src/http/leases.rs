@@ -1,0 +1,143 @@
+//! Grants, renews, releases, and takes reports.
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use egress_proxies_core::ids::LeaseId;
+use egress_proxies_core::pool::{Granted, NoMatch, Refusal};
+use http::header::CACHE_CONTROL;
+use http::{HeaderValue, StatusCode};
+
+use super::Api;
+use super::error::{ApiError, ErrorBody, LeaseRefusal};
+use super::extract::{Body, PathParts};
+use super::recorder::LeaseOutcome;
+use super::request::{LeaseRequest, RenewRequest, ReportRequest};
+use super::response::LeaseReply;
+
+/// Leases a proxy.
+///
+/// 201 with a new lease; 200 with the lease that the session already has, renewed. Credentials of the
+/// proxy are here and nowhere else.
+#[utoipa::path(
+    post, path = "/v1/leases", operation_id = "acquireLease", tag = "leases",
+    request_body = LeaseRequest,
+    responses(
+        (status = 201, description = "A new lease", body = LeaseReply),
+        (status = 200, description = "The session's lease, renewed", body = LeaseReply),
+        (status = 400, description = "`invalid_json`, `invalid_request`", body = ErrorBody),
+        (status = 401, description = "`unauthorized`", body = ErrorBody),
+        (status = 409, description = "`no_match` with counts (`Retry-After` if a time is known), or `session_conflict`", body = LeaseRefusal),
+        (status = 413, description = "`body_too_large`", body = ErrorBody),
+        (status = 503, description = "`not_ready`", body = ErrorBody),
+    )
+)]
+pub(super) async fn acquire(
+    State(api): State<Api>,
+    body: Result<Body<LeaseRequest>, ApiError>,
+) -> Result<Response, ApiError> {
+    let order = match body.and_then(|Body(request)| request.into_order()) {
+        Ok(order) => order,
+        Err(refusal) => {
+            api.metrics.lease_request(LeaseOutcome::Invalid);
+            return Err(refusal);
+        }
+    };
+    match api.pool.acquire(order).await {
+        Ok(granted) => {
+            let outcome = if granted.renewed { LeaseOutcome::Renewed } else { LeaseOutcome::Granted };
+            api.metrics.lease_request(outcome);
+            Ok(reply(&api, &granted))
+        }
+        Err(refusal) => {
+            api.metrics.lease_request(outcome(&refusal));
+            Err(refusal.into())
+        }
+    }
+}
+
+/// Lets a live lease last longer.
+#[utoipa::path(
+    post, path = "/v1/leases/{id}/renew", operation_id = "renewLease", tag = "leases",
+    params(("id" = String, Path, description = "`leaseID`")),
+    request_body = RenewRequest,
+    responses(
+        (status = 200, description = "The lease", body = LeaseReply),
+        (status = 400, description = "`invalid_json`, `invalid_request`", body = ErrorBody),
+        (status = 401, description = "`unauthorized`", body = ErrorBody),
+        (status = 404, description = "`unknown_lease`", body = ErrorBody),
+        (status = 410, description = "`machine_gone`", body = ErrorBody),
+        (status = 503, description = "`not_ready`", body = ErrorBody),
+    )
+)]
+pub(super) async fn renew(
+    State(api): State<Api>,
+    PathParts(id): PathParts<String>,
+    Body(request): Body<RenewRequest>,
+) -> Result<Response, ApiError> {
+    let ttl = request.ttl()?;
+    let granted = api.pool.renew(known(id)?, ttl).await?;
+    Ok(reply(&api, &granted))
+}
+
+/// Gives a lease back. 204 whether or not there was one.
+#[utoipa::path(
+    delete, path = "/v1/leases/{id}", operation_id = "releaseLease", tag = "leases",
+    params(("id" = String, Path, description = "`leaseID`")),
+    responses(
+        (status = 204, description = "There is no such lease any more"),
+        (status = 401, description = "`unauthorized`", body = ErrorBody),
+    )
+)]
+pub(super) async fn release(State(api): State<Api>, PathParts(id): PathParts<String>) -> StatusCode {
+    if let Ok(id) = LeaseId::parse(id) {
+        api.pool.release(id).await;
+    }
+    StatusCode::NO_CONTENT
+}
+
+/// Takes in what happened. Works for a while after the end of the lease too: a ban is often seen late.
+#[utoipa::path(
+    post, path = "/v1/leases/{id}/report", operation_id = "reportLease", tag = "leases",
+    params(("id" = String, Path, description = "`leaseID`")),
+    request_body = ReportRequest,
+    responses(
+        (status = 204, description = "Taken in"),
+        (status = 400, description = "`invalid_result`, `invalid_json`, `invalid_request`", body = ErrorBody),
+        (status = 401, description = "`unauthorized`", body = ErrorBody),
+        (status = 404, description = "`unknown_lease`", body = ErrorBody),
+        (status = 503, description = "`not_ready`", body = ErrorBody),
+    )
+)]
+pub(super) async fn report(
+    State(api): State<Api>,
+    PathParts(id): PathParts<String>,
+    Body(request): Body<ReportRequest>,
+) -> Result<StatusCode, ApiError> {
+    let report = request.into_report()?;
+    api.pool.report(known(id)?, report).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// What cannot be an id is an unknown one.
+fn known(id: String) -> Result<LeaseId, ApiError> {
+    LeaseId::parse(id).map_err(|_| ApiError::unknown_lease())
+}
+
+fn reply(api: &Api, granted: &Granted) -> Response {
+    let status = if granted.renewed { StatusCode::OK } else { StatusCode::CREATED };
+    let body = LeaseReply::new(granted, api.tokens.credential_policy());
+    let mut response = (status, Json(body)).into_response();
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+fn outcome(refusal: &Refusal) -> LeaseOutcome {
+    match refusal {
+        Refusal::NotReady => LeaseOutcome::NotReady,
+        Refusal::NoMatch(NoMatch { considered: 0, .. }) => LeaseOutcome::NoSuchProxy,
+        Refusal::NoMatch(_) => LeaseOutcome::Busy,
+        Refusal::SessionConflict => LeaseOutcome::SessionConflict,
+        Refusal::MachineGone | Refusal::UnknownLease => LeaseOutcome::MachineGone,
+    }
+}

@@ -1,0 +1,65 @@
+//! The description of the API, generated from the handlers and their types. `openapi/discovery.json` is
+//! the committed copy; a test compares the two, so that no change to the wire goes unseen.
+
+use std::sync::LazyLock;
+
+use http::header::CONTENT_TYPE;
+use http::{HeaderName, HeaderValue};
+use utoipa::openapi::OpenApi as Document;
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa::{Modify, OpenApi};
+
+use super::{discovery, leases, request};
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Egress proxies: discovery and leases",
+        version = "v1",
+        description = "Lists proxies and leases them. Every error is a JSON object with `error`, a constant \
+                       word, and `message`, for people. Unknown fields and parameters are refused.",
+        license(name = "Apache-2.0", identifier = "Apache-2.0")
+    ),
+    paths(
+        discovery::healthz,
+        describe,
+        discovery::list,
+        discovery::show,
+        discovery::clear_cooldowns,
+        leases::acquire,
+        leases::renew,
+        leases::release,
+        leases::report,
+    ),
+    components(schemas(request::ReportResult)),
+    security(("token" = [])),
+    modifiers(&BearerToken)
+)]
+struct Api;
+
+struct BearerToken;
+
+impl Modify for BearerToken {
+    fn modify(&self, document: &mut Document) {
+        let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
+        document.components.get_or_insert_default().add_security_scheme("token", scheme);
+    }
+}
+
+/// The description, as it is committed and served.
+pub fn openapi_json() -> &'static str {
+    static TEXT: LazyLock<String> = LazyLock::new(|| {
+        // Text keys and plain values only: this cannot fail, and an empty answer would fail the drift test.
+        Api::openapi().to_pretty_json().map(|text| text + "\n").unwrap_or_default()
+    });
+    &TEXT
+}
+
+/// This description.
+#[utoipa::path(
+    get, path = "/openapi.json", operation_id = "openapi", tag = "operation", security(()),
+    responses((status = 200, description = "OpenAPI", content_type = "application/json", body = serde_json::Value))
+)]
+pub(super) async fn describe() -> ([(HeaderName, HeaderValue); 1], &'static str) {
+    ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], openapi_json())
+}
