@@ -38,7 +38,7 @@ pub(super) async fn log(State(clock): State<SharedClock>, request: Request, next
     let route = route.as_ref().map_or("(no route)", MatchedPath::as_str);
     if route != "/healthz" {
         let millis = clock.now().mono.since(started).as_millis();
-        info!(%method, route, status = response.status().as_u16(), %millis, "request");
+        info!(%method, %route, status = response.status().as_u16(), %millis, "request");
     }
     response
 }

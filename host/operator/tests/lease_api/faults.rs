@@ -1,7 +1,7 @@
 //! What a fault of ours looks like from outside, and what the log never holds.
 
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
@@ -76,7 +76,7 @@ struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Write for Log {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
@@ -90,6 +90,7 @@ async fn the_log_names_the_route_and_holds_no_token_lease_id_query_or_password()
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
         .with_max_level(tracing::Level::TRACE)
         .with_writer(move || writer.clone())
         .finish();
