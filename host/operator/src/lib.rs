@@ -4,6 +4,7 @@
 //! `egress_proxies_core::facts` over watch channels that `app` connects (`http` gets its ports from `app`).
 //! `tests/architecture.rs` checks it.
 
+pub mod cli;
 pub mod clock;
 
 pub mod health;

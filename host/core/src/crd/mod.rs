@@ -3,13 +3,16 @@
 //! Doc comments here are what `kubectl explain` prints; rules are CEL with messages that say what to do.
 //! Once landed, fields change only compatibly. `crds/` holds the generated YAML; a test compares it.
 
+mod health_check;
+pub mod rules;
+mod schema;
+mod secrets;
 mod spec;
 mod status;
 
-pub use spec::{
-    AuthSpec, CloudInit, EndpointProtocol, EndpointSpec, HealthCheckSpec, Mode, Placement, Proxy, ProxySpec,
-    SecretKeyRef, SecretRef,
-};
+pub use health_check::HealthCheckSpec;
+pub use secrets::{AuthSpec, CloudInit, SecretKeyRef, SecretRef};
+pub use spec::{EndpointProtocol, EndpointSpec, Mode, Placement, Proxy, ProxySpec};
 pub use status::{ConditionType, Phase, ProxyStatus};
 
 /// API group.

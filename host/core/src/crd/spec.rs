@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use kube::CustomResource;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::ProxyStatus;
+use super::rules;
+use super::schema::{kubernetes_integers, parameters, texts};
+use super::{AuthSpec, CloudInit, HealthCheckSpec, ProxyStatus};
 
-/// An HTTP egress proxy: made by a provider (Managed) or existing elsewhere (External), probed through
-/// itself and leased to crawlers.
+/// What the proxy should be.
 #[derive(CustomResource, Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "crawl.example.com",
@@ -21,43 +22,71 @@ use super::ProxyStatus;
     shortname = "px",
     namespaced,
     status = "ProxyStatus",
-    derive = "PartialEq"
+    derive = "PartialEq",
+    doc = "An HTTP egress proxy: made by a provider (Managed) or existing elsewhere (External), probed through itself and leased to crawlers.",
+    selectable = ".spec.mode",
+    selectable = ".spec.provider",
+    selectable = ".status.phase",
+    printcolumn = r#"{"name": "Mode", "type": "string", "jsonPath": ".spec.mode", "description": "Managed or External."}"#,
+    printcolumn = r#"{"name": "Provider", "type": "string", "jsonPath": ".spec.provider", "description": "Provider of a Managed proxy."}"#,
+    printcolumn = r#"{"name": "Phase", "type": "string", "jsonPath": ".status.phase", "description": "State in one word."}"#,
+    printcolumn = r#"{"name": "IP", "type": "string", "jsonPath": ".status.ip", "description": "Address of the proxy."}"#,
+    printcolumn = r#"{"name": "Healthy", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Healthy\")].status", "description": "Whether probes through it succeed."}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp", "description": "Time since the Proxy was created."}"#,
+    printcolumn = r#"{"name": "Port", "type": "integer", "priority": 1, "jsonPath": ".status.port", "description": "Port of the proxy."}"#,
+    printcolumn = r#"{"name": "Latency", "type": "integer", "priority": 1, "jsonPath": ".status.latencyMillis", "description": "Latency of a probe in milliseconds."}"#,
+    printcolumn = r#"{"name": "Reason", "type": "string", "priority": 1, "jsonPath": ".status.reason", "description": "Why it is in this phase."}"#,
+    printcolumn = r#"{"name": "ID", "type": "string", "priority": 1, "jsonPath": ".status.providerID", "description": "The provider's id of the machine."}"#
 )]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = kubernetes_integers, transform = |schema: &mut Schema| rules::add(schema, rules::SPEC))]
 pub struct ProxySpec {
-    /// Managed: a provider makes the machine. External: it exists elsewhere and is only probed and leased.
+    /// Managed: a provider makes, replaces and deletes the machine. External: it exists elsewhere and is only
+    /// probed and leased. Immutable.
     pub mode: Mode,
-    /// Name of a provider in the providers config. Required with Managed.
+    /// Name of a provider in the operator's providers config. Required with Managed, refused with External,
+    /// immutable.
+    #[schemars(length(min = 1, max = 63), regex(pattern = "^[a-z][a-z0-9-]*$"))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
-    /// Where and on what the machine is made; the provider says which fields it needs.
+    /// Where and on what the machine is made; the provider says which fields it needs. A change replaces the
+    /// machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<Placement>,
-    /// Free-form settings for the provider, checked against its own JSON Schema.
+    /// Free-form settings for the provider, checked against its own JSON Schema. A change replaces the
+    /// machine.
+    #[schemars(schema_with = "parameters")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<Map<String, Value>>,
-    /// Start-up payload of the machine.
+    /// Start-up payload of the machine. A change replaces the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cloud_init: Option<CloudInit>,
-    /// Port on which the proxy listens, Managed only; default 3128.
+    /// Port on which the proxy listens, 1-65535, with Managed only; 3128 when absent. A change replaces the
+    /// machine.
+    #[schemars(range(min = 1, max = 65535))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    /// Where an External proxy listens.
+    /// Where an External proxy listens. Required with External, refused with Managed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<EndpointSpec>,
-    /// Credentials that the proxy demands, used by probes and given with a lease.
+    /// Credentials that the proxy demands, used by probes and given to clients with a lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth: Option<AuthSpec>,
-    /// What discovery selects by.
+    /// What discovery selects by, such as `geo: de`. Up to 32; keys of 1-63 letters, digits, `-`, `_`, `.` and
+    /// `/`, values of up to 256 characters.
+    #[schemars(schema_with = "texts")]
+    #[schemars(transform = |schema: &mut Schema| rules::add(schema, rules::ATTRIBUTES))]
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, String>,
-    /// Most concurrent leases; absent = no limit.
+    /// Most concurrent leases; without it there is no limit. 0 means that none is given.
+    #[schemars(range(max = 1_000_000))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_leases: Option<u32>,
-    /// Most concurrent leases per target host; absent = no limit.
+    /// Most concurrent leases per target host; without it there is no limit.
+    #[schemars(range(max = 1_000_000))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_leases_per_target: Option<u32>,
-    /// True: the proxy is kept and probed, but not leased.
+    /// True: the proxy is kept and probed, but not leased any more; leases that exist run out.
     #[serde(default)]
     pub suspend: bool,
     /// How the proxy is probed through itself.
@@ -65,7 +94,7 @@ pub struct ProxySpec {
     pub health_check: HealthCheckSpec,
 }
 
-/// Who makes the machine.
+/// Who makes the machine: Managed or External.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Mode {
     /// A provider makes, replaces and deletes it.
@@ -74,144 +103,62 @@ pub enum Mode {
     External,
 }
 
-/// Where and on what a machine is made. All optional here; the provider says what it needs.
+/// Where and on what the machine is made. All fields are optional here; the provider says what it needs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Placement {
     /// Zone, such as europe-west1-b.
+    #[schemars(length(min = 1, max = 253))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
-    /// Machine type, such as e2-micro.
+    /// Type of the machine, such as e2-micro.
+    #[schemars(length(min = 1, max = 253))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine_type: Option<String>,
     /// Image of the machine.
+    #[schemars(length(min = 1, max = 1024))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// Network.
+    /// Network that the machine is in.
+    #[schemars(length(min = 1, max = 1024))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
-    /// Subnetwork.
+    /// Subnetwork that the machine is in.
+    #[schemars(length(min = 1, max = 1024))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subnetwork: Option<String>,
-    /// Disk size in GB.
+    /// Size of the disk in GB.
+    #[schemars(range(min = 1, max = 65536))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_size_gb: Option<u32>,
-    /// Labels of the machine; the operator's own tags win.
+    /// Labels of the machine, up to 32; the operator's own tags win.
+    #[schemars(schema_with = "texts")]
+    #[schemars(transform = |schema: &mut Schema| rules::add(schema, rules::LABELS))]
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-}
-
-/// Start-up payload: exactly one of `inline` and `secretRef`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct CloudInit {
-    /// The text itself.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub inline: Option<String>,
-    /// A Secret in the same namespace with the label `crawl.example.com/cloud-init: "true"`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub secret_ref: Option<SecretKeyRef>,
-}
-
-/// One key of a Secret in the same namespace.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct SecretKeyRef {
-    /// Name of the Secret.
-    pub name: String,
-    /// Key in its data.
-    pub key: String,
 }
 
 /// Where an External proxy listens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EndpointSpec {
-    /// IPv4, IPv6 without brackets, or DNS name.
+    /// Address of the proxy: IPv4, IPv6 without brackets, or a DNS name.
+    #[schemars(length(max = 253))]
+    #[schemars(transform = |schema: &mut Schema| rules::add(schema, rules::HOST))]
     pub host: String,
-    /// Port, 1-65535.
+    /// Port of the proxy, 1-65535.
+    #[schemars(range(min = 1, max = 65535))]
     pub port: u16,
     /// Protocol between client and proxy.
     #[serde(default)]
     pub protocol: EndpointProtocol,
 }
 
-/// Protocol between client and proxy.
+/// Protocol between client and proxy: http.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum EndpointProtocol {
     /// HTTP proxy: absolute-form requests and CONNECT.
     #[default]
     Http,
-}
-
-/// Credentials that a proxy demands.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct AuthSpec {
-    /// A Secret in the same namespace with the label `crawl.example.com/proxy-auth: "true"`.
-    pub secret_ref: SecretRef,
-}
-
-/// A Secret with a user name and a password.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct SecretRef {
-    /// Name of the Secret.
-    pub name: String,
-    /// Key of the user name; default `username`.
-    #[serde(default = "username_key")]
-    pub username_key: String,
-    /// Key of the password; default `password`.
-    #[serde(default = "password_key")]
-    pub password_key: String,
-}
-
-fn username_key() -> String {
-    "username".to_owned()
-}
-
-fn password_key() -> String {
-    "password".to_owned()
-}
-
-/// How a proxy is probed through itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct HealthCheckSpec {
-    /// URL fetched through the proxy; falls back to the provider's, then to the operator's flag.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub url: Option<String>,
-    /// Statuses that count as success; empty = 200.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub expected_status: Vec<u16>,
-    /// Seconds between probes.
-    pub interval_seconds: u32,
-    /// Seconds for one probe, at most the interval.
-    pub timeout_seconds: u32,
-    /// Successes in a row to become healthy.
-    pub success_threshold: u32,
-    /// Failures in a row to become unhealthy.
-    pub failure_threshold: u32,
-    /// A Secret key with further CA certificates (PEM) for the TLS inside the tunnel; the Secret carries
-    /// the label `crawl.example.com/proxy-auth: "true"`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ca_secret_ref: Option<SecretKeyRef>,
-    /// True: certificates inside the tunnel are not verified.
-    pub insecure_skip_verify: bool,
-}
-
-impl Default for HealthCheckSpec {
-    fn default() -> Self {
-        Self {
-            url: None,
-            expected_status: Vec::new(),
-            interval_seconds: 30,
-            timeout_seconds: 10,
-            success_threshold: 1,
-            failure_threshold: 3,
-            ca_secret_ref: None,
-            insecure_skip_verify: false,
-        }
-    }
 }

@@ -4,7 +4,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// State of a Proxy in one word.
+use super::schema::{conditions, kubernetes_integers};
+
+/// State in one word: Pending, Provisioning, Ready, Unhealthy, Replacing, Deleting or Failed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum Phase {
     /// Accepted; nothing was made yet, or something must be fixed first.
@@ -49,42 +51,53 @@ impl ConditionType {
 /// What the operator knows of a Proxy.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = kubernetes_integers)]
 pub struct ProxyStatus {
     /// State in one word.
     #[serde(default)]
     pub phase: Phase,
     /// Reason of the condition that explains the phase.
+    #[schemars(length(max = 1024))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The provider's id of the machine.
+    #[schemars(length(max = 512))]
     #[serde(default, rename = "providerID", skip_serializing_if = "Option::is_none")]
     pub provider_id: Option<String>,
     /// The scope that the machine was made in.
+    #[schemars(length(max = 1024))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_scope: Option<String>,
     /// Identity of the machine upstream; another one after a replacement.
+    #[schemars(length(max = 512))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<String>,
     /// Address of the proxy: IPv4, IPv6, or a DNS name.
+    #[schemars(length(max = 253))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ip: Option<String>,
     /// Port of the proxy.
+    #[schemars(range(min = 1, max = 65535))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
     /// Latency of a probe, as of the last status-affecting one, in milliseconds.
+    #[schemars(range(max = 2_147_483_647))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_millis: Option<u32>,
     /// Time of the last status-affecting probe, not of the most recent one.
+    #[schemars(length(max = 64))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_health_check_time: Option<String>,
     /// What a permanent failure was about: no call is made until one of these changes.
+    #[schemars(length(max = 1024))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latch: Option<String>,
     /// Generation that this status describes.
+    #[schemars(range(min = 0))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Provisioned, Healthy and Ready.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    #[schemars(schema_with = "conditions")]
     pub conditions: Vec<Condition>,
 }

@@ -19,6 +19,8 @@ use kube::api::{Api, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::config::AuthInfo;
 use kube::runtime::wait::{await_condition, conditions};
 use kube::{Client, Config, CustomResourceExt};
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 use tokio::sync::OnceCell;
 
 const TOKEN: &str = "test-admin-token";
@@ -38,7 +40,7 @@ cd "$DIR" || exit 1
 etcd=$!
 "$BIN/kube-apiserver" --etcd-servers "http://127.0.0.1:$ETCD_PORT" --cert-dir "$DIR/certs" \
   --secure-port "$API_PORT" --bind-address 127.0.0.1 --advertise-address 127.0.0.1 \
-  --service-account-key-file "$DIR/sa.key" --service-account-signing-key-file "$DIR/sa.key" \
+  --service-account-key-file "$DIR/sa.pub" --service-account-signing-key-file "$DIR/sa.key" \
   --service-account-issuer https://kubernetes.default.svc --token-auth-file "$DIR/tokens.csv" \
   --authorization-mode RBAC --service-cluster-ip-range 10.96.0.0/16 --allow-privileged \
   --endpoint-reconciler-type none >apiserver.log 2>&1 </dev/null &
@@ -78,7 +80,7 @@ impl ApiServer {
         let [etcd_port, peer_port, api_port] = free_ports();
         let dir = tempfile::Builder::new().prefix("epo-apiserver-").tempdir().unwrap().keep();
         std::fs::write(dir.join("tokens.csv"), format!("{TOKEN},admin,admin,system:masters\n")).unwrap();
-        std::fs::write(dir.join("sa.key"), signing_key()).unwrap();
+        write_signing_keys(&dir);
         let supervisor = Command::new("sh")
             .args(["-c", SUPERVISOR])
             .env("BIN", &bin)
@@ -127,8 +129,8 @@ impl ApiServer {
             let request = http::Request::get("/readyz").body(Vec::new()).unwrap();
             match self.client().request_text(request).await {
                 Ok(_) => return,
-                Err(error) if tokio::time::Instant::now() > deadline => {
-                    panic!("kube-apiserver is not ready after {PATIENCE:?}: {error}\n{}", self.log_tail())
+                Err(error) if tokio::time::Instant::now() > deadline || self.gave_up() => {
+                    panic!("kube-apiserver did not become ready: {error}\n{}", self.log_tail())
                 }
                 Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
             }
@@ -155,6 +157,11 @@ impl ApiServer {
         std::fs::write(self.kubeconfig(), text).unwrap();
     }
 
+    fn gave_up(&self) -> bool {
+        std::fs::read_to_string(self.dir.join("apiserver.log"))
+            .is_ok_and(|log| log.contains("command failed"))
+    }
+
     fn log_tail(&self) -> String {
         let tail = |name: &str| {
             let text = std::fs::read_to_string(self.dir.join(name)).unwrap_or_default();
@@ -176,11 +183,21 @@ fn free_ports() -> [u16; 3] {
     listeners.map(|listener| listener.local_addr().unwrap().port())
 }
 
-/// A key for service account tokens, made anew each time.
-fn signing_key() -> String {
-    let random = ring::rand::SystemRandom::new();
-    let algorithm = &ring::signature::ECDSA_P256_SHA256_FIXED_SIGNING;
-    let pkcs8 = ring::signature::EcdsaKeyPair::generate_pkcs8(algorithm, &random).unwrap();
-    let body = base64::engine::general_purpose::STANDARD.encode(pkcs8.as_ref());
-    format!("-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----\n")
+/// A pair of keys for service account tokens, made anew each time.
+fn write_signing_keys(dir: &Path) {
+    // DER of a P-256 SubjectPublicKeyInfo up to the point itself.
+    const P256_HEADER: [u8; 26] = [
+        0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86,
+        0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
+    ];
+    let random = SystemRandom::new();
+    let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
+    let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8.as_ref(), &random).unwrap();
+    let public = [P256_HEADER.as_slice(), pair.public_key().as_ref()].concat();
+    let pem = |label: &str, der: &[u8]| {
+        let body = base64::engine::general_purpose::STANDARD.encode(der);
+        format!("-----BEGIN {label}-----\n{body}\n-----END {label}-----\n")
+    };
+    std::fs::write(dir.join("sa.key"), pem("PRIVATE KEY", pkcs8.as_ref())).unwrap();
+    std::fs::write(dir.join("sa.pub"), pem("PUBLIC KEY", &public)).unwrap();
 }

@@ -1,0 +1,3 @@
+//! The command line. Each command is a function that returns text or an error; only `main` prints.
+
+pub mod crd;
