@@ -6,6 +6,7 @@
 
 pub mod cli;
 pub mod clock;
+pub mod config;
 
 pub mod health;
 pub mod http;

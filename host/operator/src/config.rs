@@ -1,0 +1,232 @@
+//! Settings of the process: flags, with an environment variable for each, checked before anything starts.
+//!
+//! The only reader of the environment (clap does it). Durations are written as `500ms`, `5s`, `1m`, `2h`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use egress_proxies_core::lifecycle::Policy;
+use egress_proxies_core::provider::Secret;
+
+/// Flags of `run`.
+#[derive(Debug, Clone, Args)]
+pub struct Settings {
+    /// The providers config: which components are loaded, and what each may reach.
+    #[arg(long, env = "PROVIDERS_CONFIG", value_name = "FILE")]
+    pub providers_config: PathBuf,
+    /// Namespaces to look for Proxies in, separated by commas; none = all.
+    #[arg(long, env = "WATCH_NAMESPACES", value_delimiter = ',', value_name = "NAME")]
+    pub namespaces: Vec<String>,
+    /// Identity of this cluster in the tags of machines; none = the uid of its kube-system namespace. Must
+    /// never change while machines live.
+    #[arg(long, env = "CLUSTER_ID", value_name = "ID", value_parser = cluster_id)]
+    pub cluster_id: Option<String>,
+    /// Name of this process in Events, such as its pod.
+    #[arg(long, env = "POD_NAME", default_value = "egress-proxies-operator", value_name = "NAME")]
+    pub instance: String,
+    /// Folder for compiled components, private to this process's user; none = a folder under the user's cache.
+    #[arg(long, env = "COMPONENT_STORE", value_name = "FOLDER")]
+    pub component_store: Option<PathBuf>,
+    /// The user's cache folder, for --component-store.
+    #[arg(long, env = "XDG_CACHE_HOME", hide = true)]
+    pub cache_home: Option<PathBuf>,
+    /// The user's home, for --component-store.
+    #[arg(long, env = "HOME", hide = true)]
+    pub home: Option<PathBuf>,
+    /// Memory in MiB that all provider calls in flight may have together.
+    #[arg(long, env = "PROVIDER_MEMORY_MIB", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(64..=1_048_576))]
+    pub provider_memory_mib: u32,
+    /// Addresses of the servers.
+    #[command(flatten)]
+    pub servers: Servers,
+    /// Who may call the discovery API.
+    #[command(flatten)]
+    pub access: Access,
+    /// Probes.
+    #[command(flatten)]
+    pub probes: Probes,
+    /// How often machines are looked at.
+    #[command(flatten)]
+    pub polls: Polls,
+    /// How long a report of `rate_limited` or `banned` keeps a proxy from its target.
+    #[arg(long, env = "COOLDOWN", default_value = "15m", value_parser = duration, value_name = "DURATION")]
+    pub cooldown: Duration,
+    /// Form of the log.
+    #[arg(long, env = "LOG_FORMAT", default_value = "text", value_enum)]
+    pub log_format: LogFormat,
+    /// What is logged, as in `info,egress_proxies_operator=debug`.
+    #[arg(long, env = "LOG", default_value = "info", value_name = "FILTER")]
+    pub log: String,
+}
+
+/// Addresses of the servers.
+#[derive(Debug, Clone, Args)]
+pub struct Servers {
+    /// Where the discovery and lease API listens.
+    #[arg(long, env = "DISCOVERY_ADDRESS", default_value = "[::]:8090", value_name = "ADDRESS:PORT")]
+    pub discovery_address: SocketAddr,
+    /// Where /metrics and /debug/providers listen.
+    #[arg(long, env = "METRICS_ADDRESS", default_value = "[::]:8080", value_name = "ADDRESS:PORT")]
+    pub metrics_address: SocketAddr,
+    /// Where /livez and /readyz listen.
+    #[arg(long, env = "PROBE_ADDRESS", default_value = "[::]:8081", value_name = "ADDRESS:PORT")]
+    pub probe_address: SocketAddr,
+}
+
+/// Who may call the discovery API.
+#[derive(Debug, Clone, Args)]
+pub struct Access {
+    /// A token that clients must send as `Authorization: Bearer`. Give it by the environment: arguments can
+    /// be seen by others on the machine.
+    #[arg(long, env = "DISCOVERY_TOKEN", hide_env_values = true, value_parser = secret, value_name = "TOKEN")]
+    pub discovery_token: Option<Secret<String>>,
+    /// A file with further tokens, one per line, read again when it changes.
+    #[arg(long, env = "DISCOVERY_TOKENS_FILE", value_name = "FILE")]
+    pub discovery_tokens_file: Option<PathBuf>,
+}
+
+/// Probes.
+#[derive(Debug, Clone, Args)]
+pub struct Probes {
+    /// Fetched through proxies that name no URL and whose provider names none.
+    #[arg(long, env = "PROBE_URL", value_parser = probe_url, value_name = "URL")]
+    pub probe_url: Option<String>,
+    /// Probes at the same time.
+    #[arg(long, env = "MAX_PROBES_IN_FLIGHT", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    pub max_probes_in_flight: u16,
+    /// External endpoints may be on loopback, link-local addresses and the API server. For tests: otherwise
+    /// whoever may create a Proxy can scan the operator's own machine.
+    #[arg(long, env = "ALLOW_LOCAL_ENDPOINTS")]
+    pub allow_local_endpoints: bool,
+    /// Series of each proxy in /metrics; false for large fleets.
+    #[arg(long, env = "PER_PROXY_METRICS", default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
+    pub per_proxy_metrics: bool,
+}
+
+/// How often machines are looked at.
+#[derive(Debug, Clone, Args)]
+pub struct Polls {
+    /// Between two looks at a machine that is being made.
+    #[arg(long, env = "PROVISIONING_POLL", default_value = "5s", value_parser = duration, value_name = "DURATION")]
+    pub provisioning_poll: Duration,
+    /// Between two looks at a machine that is being deleted.
+    #[arg(long, env = "DELETION_POLL", default_value = "5s", value_parser = duration, value_name = "DURATION")]
+    pub deletion_poll: Duration,
+    /// Between two looks at a running machine.
+    #[arg(long, env = "DRIFT_POLL", default_value = "60s", value_parser = duration, value_name = "DURATION")]
+    pub drift_poll: Duration,
+    /// Until the next try after a lack of quota or capacity.
+    #[arg(long, env = "QUOTA_POLL", default_value = "5m", value_parser = duration, value_name = "DURATION")]
+    pub quota_poll: Duration,
+}
+
+/// Form of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// A JSON object per line.
+    Json,
+}
+
+impl Settings {
+    /// Durations and limits of the lifecycle.
+    pub fn policy(&self) -> Policy {
+        Policy {
+            provisioning_poll: self.polls.provisioning_poll,
+            deletion_poll: self.polls.deletion_poll,
+            drift_poll: self.polls.drift_poll,
+            quota_poll: self.polls.quota_poll,
+            ..Policy::default()
+        }
+    }
+
+    /// Where compiled components are kept.
+    pub fn store_dir(&self) -> anyhow::Result<PathBuf> {
+        let under_home = || self.home.as_ref().map(|home| home.join(".cache"));
+        let cache = self.cache_home.clone().filter(|path| path.is_absolute()).or_else(under_home);
+        self.component_store
+            .clone()
+            .or_else(|| cache.map(|cache| cache.join("egress-proxies-operator/components")))
+            .ok_or_else(|| anyhow::anyhow!("--component-store is missing and there is no HOME to put it under"))
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let rule = "write it as 500ms, 5s, 1m or 2h, from 100ms to 24h";
+    let parsed: jiff::SignedDuration = text.parse().map_err(|_| format!("{text:?} is no duration: {rule}"))?;
+    let span = Duration::try_from(parsed).map_err(|_| format!("{text:?} is negative: {rule}"))?;
+    if (Duration::from_millis(100)..=Duration::from_hours(24)).contains(&span) {
+        Ok(span)
+    } else {
+        Err(format!("{text:?} is out of range: {rule}"))
+    }
+}
+
+fn cluster_id(text: &str) -> Result<String, String> {
+    let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if (1..=63).contains(&text.len()) && text.bytes().all(allowed) {
+        Ok(text.to_owned())
+    } else {
+        Err("it becomes a tag of each machine: 1-63 of a-z, 0-9 and '-'".to_owned())
+    }
+}
+
+fn probe_url(text: &str) -> Result<String, String> {
+    let uri: http::Uri = text.parse().map_err(|error| format!("it is no URL: {error}"))?;
+    match uri.scheme_str() {
+        Some("http" | "https") => Ok(text.to_owned()),
+        Some(_) | None => Err("it must start with http:// or https://".to_owned()),
+    }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "clap's parsers give a Result")]
+fn secret(text: &str) -> Result<Secret<String>, String> {
+    Ok(Secret::new(text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        settings: Settings,
+    }
+
+    fn parse(arguments: &[&str]) -> Result<Settings, String> {
+        let line = ["operator", "--providers-config", "p.yaml"].iter().chain(arguments);
+        Line::try_parse_from(line).map(|line| line.settings).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_policy() {
+        assert_eq!(parse(&[]).unwrap().policy(), Policy::default());
+    }
+
+    #[test]
+    fn durations_are_read_with_their_unit_and_bounded() {
+        assert_eq!(parse(&["--drift-poll", "2m"]).unwrap().policy().drift_poll, Duration::from_mins(2));
+        for bad in ["5", "0s", "-1s", "25h", "soon"] {
+            let said = parse(&["--drift-poll", bad]).unwrap_err();
+            assert!(said.contains("--drift-poll") && said.contains("500ms, 5s, 1m"), "{bad}: {said}");
+        }
+    }
+
+    #[test]
+    fn a_bad_probe_url_and_a_bad_cluster_id_are_refused_with_the_rule() {
+        assert!(parse(&["--probe-url", "example.com"]).unwrap_err().contains("http://"));
+        assert!(parse(&["--cluster-id", "My Cluster"]).unwrap_err().contains("1-63 of a-z"));
+    }
+
+    #[test]
+    fn the_token_is_not_printed() {
+        let settings = parse(&["--discovery-token", "hunter2"]).unwrap();
+        assert!(!format!("{settings:?}").contains("hunter2"));
+    }
+}
