@@ -128,3 +128,11 @@ async fn a_message_does_not_grow_with_what_was_sent() {
     assert_eq!(answer.error(), (400, "invalid_request".to_owned()));
     assert!(answer.text.len() < 1000);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_come_is_not_waited_for() {
+    let world = World::new([proxy("p")]).await;
+    let never = futures::stream::pending::<Result<&str, std::io::Error>>();
+    let answer = world.call(Method::POST, "/v1/leases", axum::body::Body::from_stream(never)).await;
+    assert_eq!(answer.error(), (408, "request_timeout".to_owned()));
+}

@@ -8,6 +8,8 @@ mod description;
 #[cfg(test)]
 mod discovery;
 #[cfg(test)]
+mod documented;
+#[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod leases;

@@ -159,6 +159,19 @@ fn a_session_whose_proxy_must_not_be_handed_out_gets_another_one_and_never_two()
 }
 
 #[test]
+fn a_session_whose_proxy_must_rest_or_is_unreachable_gets_another_one() {
+    for outcome in [Outcome::RateLimited, Outcome::Banned, Outcome::Unreachable] {
+        let fleet = fleet([proxy("a"), with("b", |f| f.latency = Some(span(9)))]);
+        let mut pool = pool();
+        pool.acquire(&fleet, order_of("s"), id("1"), at(0)).unwrap();
+        pool.report(&fleet, &id("1"), report(outcome), moment(1)).unwrap();
+        let again = pool.acquire(&fleet, order_of("s"), id("2"), at(2));
+        assert_eq!((name(&again), again.as_ref().map(|g| g.renewed)), ("b", Ok(false)), "{outcome:?}");
+        assert_eq!(*pool.counts(moment(2)), BTreeMap::from([(uid("b"), 1)]), "{outcome:?}");
+    }
+}
+
+#[test]
 fn a_session_with_nowhere_to_go_is_refused_and_keeps_what_it_has() {
     let mut pool = pool();
     pool.acquire(&fleet([proxy("a")]), order_of("s"), id("1"), at(0)).unwrap();
