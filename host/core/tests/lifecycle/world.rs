@@ -91,17 +91,16 @@ impl World {
             running: self.memory.as_ref().and_then(Memory::running_machine),
         };
         let facts = facts_of(proxy, input).unwrap();
-        if let Some(machine) = facts.machine {
-            if self.verdict.as_ref().is_none_or(|verdict| verdict.incarnation != machine.incarnation) {
-                self.verdict = Some(Verdict {
-                    incarnation: machine.incarnation,
-                    healthy: true,
-                    reason: "ProbeSucceeded",
-                    message: "the probe got status 200".to_owned(),
-                    latency: Some(Duration::from_millis(30)),
-                    probed_at: self.now().wall,
-                });
-            }
+        let known = self.verdict.as_ref().map(|verdict| &verdict.incarnation);
+        if let Some(machine) = facts.machine.filter(|machine| known != Some(&machine.incarnation)) {
+            self.verdict = Some(Verdict {
+                incarnation: machine.incarnation,
+                healthy: true,
+                reason: "ProbeSucceeded",
+                message: "the probe got status 200".to_owned(),
+                latency: Some(Duration::from_millis(30)),
+                probed_at: self.now().wall,
+            });
         }
     }
 

@@ -15,6 +15,8 @@ mod removal;
 mod replace;
 mod request;
 mod search;
+#[cfg(test)]
+mod tests;
 
 use context::{Context, act, intent, stop};
 

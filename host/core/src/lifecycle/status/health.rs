@@ -30,24 +30,27 @@ pub(super) fn judge(
     status: &ProxyStatus,
     health: HealthView<'_>,
 ) -> Probed {
-    if !health.configured {
-        return unknown(NO_PROBE_URL, NO_PROBE_URL_MESSAGE);
-    }
-    let runs = match &intent.stage {
-        Stage::Running | Stage::External | Stage::Kept(_) | Stage::Untouched => status.ip.is_some(),
-        Stage::Creating
+    let machine = identity(status);
+    let goes_on = match &intent.stage {
+        Stage::Kept(_) | Stage::Untouched => true, // its provider, which may have the URL, may be missing
+        Stage::Running
+        | Stage::External
+        | Stage::Creating
         | Stage::Provisioning(_)
         | Stage::Replacing(_)
         | Stage::Deleting(_)
         | Stage::Blocked(..) => false,
     };
-    if !runs {
+    if !health.configured && !goes_on {
+        return unknown(NO_PROBE_URL, NO_PROBE_URL_MESSAGE);
+    }
+    if status.ip.is_none() {
         return unknown(NOT_PROBED_YET, NOT_PROBED_YET_MESSAGE);
     }
-    let machine = identity(status);
-    match health.verdict {
-        Some(verdict) if Some(verdict.incarnation.as_str()) == machine.as_deref() => of_verdict(verdict),
-        Some(_) | None => kept(object, machine.as_deref()),
+    let of_this = |verdict: &&Verdict| Some(verdict.incarnation.as_str()) == machine.as_deref();
+    match health.verdict.filter(of_this).filter(|_| health.configured) {
+        Some(verdict) => of_verdict(verdict),
+        None => kept(object, machine.as_deref(), health.configured),
     }
 }
 
@@ -75,13 +78,17 @@ fn of_verdict(verdict: &Verdict) -> Probed {
 
 /// Without a verdict of its own (a restart, a hand-over) what stands in status goes on, if it is about
 /// this machine.
-fn kept(object: &ObjectFacts, machine: Option<&str>) -> Probed {
+fn kept(object: &ObjectFacts, machine: Option<&str>, configured: bool) -> Probed {
     let old = &object.status;
     let same = machine.is_some() && identity(old).as_deref() == machine && old.ip.is_some();
     let condition = find(old, ConditionType::Healthy)
         .filter(|condition| same && condition.reason != NO_PROBE_URL && condition.status != "Unknown");
     let Some(condition) = condition else {
-        return unknown(NOT_PROBED_YET, NOT_PROBED_YET_MESSAGE);
+        return if configured {
+            unknown(NOT_PROBED_YET, NOT_PROBED_YET_MESSAGE)
+        } else {
+            unknown(NO_PROBE_URL, NO_PROBE_URL_MESSAGE)
+        };
     };
     let value = if condition.status == "True" { Value::True } else { Value::False };
     Probed {

@@ -1,0 +1,147 @@
+//! Rows about a machine that status names.
+
+use super::case::Case;
+use super::rows;
+use crate::facts::Auth;
+use crate::lifecycle::{Action, CloudInitView, ProvisionedReason, Requeue, Stage};
+use crate::provider::{InstanceState, Reason};
+
+use super::case::failure;
+
+/// The old machine runs, the spec asks for another one.
+fn outdated() -> Case {
+    Case::published().in_state(InstanceState::Running).edited()
+}
+
+rows! {
+    the_machine_is_looked_at: Case::published()
+        => Action::Get(_), _, Stage::Untouched,
+    the_machine_is_not_ours: {
+        let case = Case::published();
+        let foreign = case.foreign("m1");
+        case.found(foreign)
+    } => Action::WriteStatus(_), Requeue::After(_), Stage::Blocked(ProvisionedReason::NameConflict, _),
+    a_machine_is_adopted: {
+        let case = Case::published().edit(|observed| observed.object.spec_hash = None);
+        let mut instance = case.instance("m1", InstanceState::Running);
+        instance.tags.remove("proxy-operator-spec");
+        case.found(instance)
+    } => Action::PatchMetadata(_), _, Stage::Untouched,
+    the_machine_is_being_made: Case::recorded().in_state(InstanceState::Provisioning)
+        => Action::Wait, Requeue::After(_), Stage::Provisioning(None),
+    the_machine_is_too_slow: {
+        let case = Case::recorded().in_state(InstanceState::Provisioning).later(900);
+        case.next_pass().in_state(InstanceState::Provisioning)
+    } => Action::WriteStatus(_), _, Stage::Replacing(_),
+    a_running_machine_awaits_its_first_verdict: Case::recorded().in_state(InstanceState::Running)
+        => Action::Wait, Requeue::After(_), Stage::Untouched,
+    the_machine_runs: Case::recorded().in_state(InstanceState::Running).healthy("i1")
+        => Action::WriteStatus(_), Requeue::After(_), Stage::Running,
+    the_machine_runs_beside_a_problem: {
+        let case = Case::published().in_state(InstanceState::Running);
+        case.edit(|observed| observed.surroundings.cloud_init = CloudInitView::Problem("no such Secret".to_owned()))
+    } => Action::WriteStatus(_), Requeue::After(_), Stage::Kept(Some((ProvisionedReason::CloudInitError, _))),
+    the_machine_is_stopping: Case::published().in_state(InstanceState::Stopping)
+        => Action::WriteStatus(_), Requeue::After(_), Stage::Replacing(_),
+    the_machine_stops_for_too_long: {
+        let case = Case::published().in_state(InstanceState::Stopping).written().later(900);
+        case.next_pass().in_state(InstanceState::Stopping).fresh()
+    } => Action::WriteStatus(_), _, Stage::Replacing(_),
+    the_machine_is_being_deleted: Case::published().in_state(InstanceState::Deleting).written()
+        => Action::Wait, Requeue::After(_), Stage::Replacing(_),
+    the_machine_is_stopped: Case::published().in_state(InstanceState::Stopped)
+        => Action::WriteStatus(_), _, Stage::Replacing(_),
+    the_machine_has_failed: Case::published().in_state(InstanceState::Failed).written().fresh()
+        => Action::Delete { why: "failed", .. }, _, Stage::Replacing(_),
+    the_new_spec_is_checked: outdated()
+        => Action::ValidateCreate { .. }, _, Stage::Untouched,
+    the_new_spec_lacks_credentials_the_machine_stays: {
+        outdated().edit(|observed| observed.surroundings.auth = Auth::Missing("no such Secret".to_owned()))
+    } => Action::WriteStatus(_), Requeue::After(_), Stage::Kept(Some((ProvisionedReason::AuthError, _))),
+    the_new_spec_can_not_work_the_machine_stays: outdated().validated(Err(failure(Reason::Permanent)))
+        => Action::WriteStatus(_), Requeue::After(_), Stage::Blocked(ProvisionedReason::PermanentError, _),
+    the_new_spec_is_latched_the_machine_stays: {
+        outdated().validated(Err(failure(Reason::Permanent))).written().next_pass()
+    } => Action::Wait, Requeue::After(_), Stage::Kept(None),
+    the_spec_needs_another_machine: outdated().validated(Ok(())).written().fresh()
+        => Action::Delete { why: "replaced", .. }, _, Stage::Replacing(_),
+}
+
+#[test]
+fn a_machine_is_hidden_then_looked_at_then_deleted_then_waited_for() {
+    let case = outdated().validated(Ok(()));
+    assert!(matches!(case.decide().action, Action::WriteStatus(_)));
+    let case = case.written();
+    assert_eq!(case.observed.object.status.ip, None, "out of reach for clients");
+    assert_eq!(case.observed.object.status.provider_id.as_deref(), Some("m1"));
+    assert!(matches!(case.decide().action, Action::LookAgain));
+    let case = case.fresh();
+    assert!(matches!(case.decide().action, Action::Delete { .. }));
+    let case = case.delete_sent();
+    assert!(matches!(case.decide().action, Action::Wait));
+    let polled = case.clone().later(10).next_pass();
+    assert!(matches!(polled.decide().action, Action::Get(_) | Action::ValidateCreate { .. }));
+}
+
+#[test]
+fn a_delete_without_effect_is_repeated_and_one_under_way_is_not() {
+    let sent = || Case::published().in_state(InstanceState::Stopped).written().delete_sent();
+    let polled =
+        |case: Case, seconds, state| case.later(seconds).next_pass().in_state(state).fresh().decide().action;
+    assert!(matches!(polled(sent(), 6, InstanceState::Deleting), Action::Wait | Action::WriteStatus(_)));
+    assert!(matches!(polled(sent(), 6, InstanceState::Stopped), Action::Delete { .. }));
+    assert!(!matches!(polled(sent(), 119, InstanceState::Deleting), Action::Delete { .. }));
+}
+
+#[test]
+fn the_tag_decides_then_the_annotation_and_what_nobody_knows_is_adopted() {
+    let with = |tag: Option<&str>, annotation: Option<&str>| {
+        let case = Case::published().edit(|observed| {
+            observed.object.spec_hash = annotation.map(str::to_owned);
+        });
+        let mut instance = case.instance("m1", InstanceState::Running);
+        match tag {
+            Some(tag) => instance.tags.insert("proxy-operator-spec".to_owned(), tag.to_owned()),
+            None => instance.tags.remove("proxy-operator-spec"),
+        };
+        case.found(instance).decide().row
+    };
+    let current = Case::managed().hash();
+    let (tag, annotation) = (current.tag(), current.annotation());
+    let other = "v1-00000000000000000000000000000000";
+    let other_annotation = format!("v1:{}", "0".repeat(64));
+    assert_eq!(with(Some(&tag), None), "the_machine_runs");
+    assert_eq!(with(Some(&tag), Some(&other_annotation)), "the_machine_runs");
+    assert_eq!(with(Some(other), Some(&annotation)), "the_new_spec_is_checked");
+    assert_eq!(with(None, Some(&annotation)), "the_machine_runs");
+    assert_eq!(with(None, Some(&other_annotation)), "the_new_spec_is_checked");
+    assert_eq!(with(None, Some("5d41402abc4b2a76")), "a_machine_is_adopted");
+    assert_eq!(with(None, None), "a_machine_is_adopted");
+    assert_eq!(with(Some("v9-abc"), Some(&annotation)), "the_machine_runs");
+}
+
+#[test]
+fn a_fresh_answer_is_not_asked_for_again_when_a_verdict_comes() {
+    let case = Case::published().in_state(InstanceState::Running).next_pass().later(20).healthy("i1");
+    let decision = case.decide();
+    assert!(matches!(decision.action, Action::WriteStatus(_)), "{decision:#?}");
+    assert_eq!(case.later(60).decide().row, "the_machine_is_looked_at");
+}
+
+#[test]
+fn after_three_seconds_a_machine_is_published_without_a_verdict() {
+    let case = Case::recorded().in_state(InstanceState::Running).later(4);
+    assert_eq!(case.decide().row, "the_machine_runs");
+    let unprobed = Case::recorded().in_state(InstanceState::Running).edit(|observed| {
+        observed.surroundings.probe_configured = false;
+    });
+    assert_eq!(unprobed.decide().row, "the_machine_runs");
+}
+
+#[test]
+fn a_provider_that_only_deletes_replaces_nothing() {
+    let decision = outdated().delete_only().decide();
+    let Stage::Kept(Some((reason, message))) = decision.status.stage else { panic!("{decision:#?}") };
+    assert_eq!(reason, ProvisionedReason::ProviderUnavailable);
+    assert!(message.contains("deleteOnly"), "{message}");
+}

@@ -1,0 +1,158 @@
+//! Rows about the making of a machine.
+
+use super::case::{Case, failure, id};
+use super::rows;
+use crate::facts::Auth;
+use crate::lifecycle::{Action, CloudInitView, ProvisionedReason, Requeue, Stage};
+use crate::provider::{InstanceState, Reason, Secret};
+
+/// Claimed by an earlier process; nothing is found of a machine.
+fn searched() -> Case {
+    Case::claimed().absent("m1").listed(Vec::new())
+}
+
+/// Two machines of this Proxy, of which `m1` is of another spec.
+fn two() -> Case {
+    let case = Case::claimed();
+    let mut other = case.instance("m1", InstanceState::Running);
+    other.tags.insert("proxy-operator-spec".to_owned(), "v1-00000000000000000000000000000000".to_owned());
+    let current = case.instance("m2", InstanceState::Running);
+    case.found(other.clone()).listed(vec![other, current])
+}
+
+rows! {
+    an_unrecorded_machine_is_looked_at: Case::claimed().unrecorded()
+        => Action::Get(_), _, Stage::Untouched,
+    the_new_machine_is_recorded: {
+        let case = Case::claimed();
+        let made = case.instance("m1", InstanceState::Provisioning);
+        case.created(Ok(made))
+    } => Action::WriteStatus(_), _, Stage::Provisioning(None),
+    a_vanished_machine_is_hidden: Case::published().absent("m1")
+        => Action::WriteStatus(_), _, Stage::Replacing(_),
+    the_cloud_init_is_unusable: Case::managed().edit(|observed| {
+        observed.surroundings.cloud_init = CloudInitView::Problem("no such Secret".to_owned());
+    }) => Action::WriteStatus(_), Requeue::After(_), Stage::Blocked(ProvisionedReason::CloudInitError, _),
+    a_permanent_failure_is_latched: Case::managed().validated(Err(failure(Reason::Permanent))).written().next_pass()
+        => Action::Wait, Requeue::OnChange, Stage::Kept(None),
+    the_planned_machine_is_looked_at: Case::claimed()
+        => Action::Get(_), _, Stage::Untouched,
+    the_machines_of_the_proxy_are_listed: Case::claimed().absent("m1")
+        => Action::ListOwned(_), _, Stage::Untouched,
+    a_surplus_machine_is_looked_at: {
+        let case = two();
+        case.edit(|observed| { observed.pass.machines.remove(&id("m1")); observed.object.planned_id = None; })
+    } => Action::Get(_), _, Stage::Untouched,
+    the_object_is_looked_at_before_a_surplus_delete: two()
+        => Action::LookAgain, _, Stage::Untouched,
+    a_surplus_machine_is_deleted: two().fresh()
+        => Action::Delete { why: "surplus", .. }, _, Stage::Untouched,
+    surplus_machines_are_going: two().fresh().delete_sent()
+        => Action::WriteStatus(_), Requeue::After(_), Stage::Creating,
+    a_found_machine_is_looked_at: {
+        let case = Case::claimed().absent("m1");
+        let current = case.instance("m2", InstanceState::Running);
+        case.listed(vec![current])
+    } => Action::Get(_), _, Stage::Untouched,
+    a_found_machine_is_adopted: {
+        let case = Case::claimed().in_state(InstanceState::Provisioning);
+        case.listed(Vec::new())
+    } => Action::WriteStatus(_), _, Stage::Provisioning(None),
+    the_provider_only_deletes: Case::managed().delete_only()
+        => Action::WriteStatus(_), Requeue::After(_), Stage::Blocked(ProvisionedReason::ProviderUnavailable, _),
+    the_credentials_are_unusable: Case::managed().edit(|observed| {
+        observed.surroundings.auth = Auth::Missing("no such Secret".to_owned());
+    }) => Action::WriteStatus(_), Requeue::After(_), Stage::Blocked(ProvisionedReason::AuthError, _),
+    the_request_is_checked: Case::managed()
+        => Action::ValidateCreate { .. }, _, Stage::Untouched,
+    the_request_can_not_work: Case::managed().validated(Err(failure(Reason::Invalid("/port".to_owned()))))
+        => Action::WriteStatus(_), Requeue::OnChange, Stage::Blocked(ProvisionedReason::PermanentError, _),
+    an_earlier_create_may_still_land: {
+        let elsewhere = Case::claimed().edit(|observed| observed.object.planned_id = Some(id("old")));
+        elsewhere.absent("old").listed(Vec::new()).validated(Ok(()))
+    } => Action::WriteStatus(_), Requeue::After(_), Stage::Creating,
+    what_will_be_made_is_written_down: Case::managed().validated(Ok(()))
+        => Action::PatchMetadata(_), _, Stage::Untouched,
+    the_object_is_looked_at_before_the_create: searched().validated(Ok(()))
+        => Action::LookAgain, _, Stage::Untouched,
+    the_machine_is_made: searched().validated(Ok(())).fresh()
+        => Action::Create { .. }, _, Stage::Creating,
+}
+
+#[test]
+fn finalizer_hash_and_planned_id_are_one_patch() {
+    let case = Case::managed().edit(|observed| observed.object.finalizers = vec!["x/y".to_owned()]);
+    let Action::PatchMetadata(patch) = case.validated(Ok(())).decide().action else { panic!() };
+    assert_eq!(patch.finalizers, ["x/y", crate::crd::FINALIZER]);
+    assert_eq!(patch.spec_hash, Some(Case::managed().hash().annotation()));
+    assert_eq!(patch.planned_id, Some(Some(id("m1"))));
+}
+
+#[test]
+fn the_second_absence_lets_a_create_elsewhere_go_on() {
+    let elsewhere = Case::claimed().edit(|observed| observed.object.planned_id = Some(id("old")));
+    let first = elsewhere.absent("old").listed(Vec::new());
+    let second = first.later(72).next_pass().absent("old").listed(Vec::new()).validated(Ok(()));
+    assert_eq!(second.decide().row, "what_will_be_made_is_written_down");
+}
+
+#[test]
+fn the_request_carries_everything_and_the_same_attempt_key_until_it_is_answered() {
+    let request = |case: &Case| match case.decide().action {
+        Action::Create { request, .. } => request,
+        other => panic!("{other:?}"),
+    };
+    let case = searched().validated(Ok(())).fresh();
+    let first = request(&case);
+    assert_eq!(first.name, "px-u1");
+    assert_eq!(first.port, 3128);
+    assert_eq!(first.tags.len(), 6);
+    assert_eq!(first.attempt_key.len(), 36);
+    let again = |reason: Reason| {
+        let failed = case.clone().created(Err(failure(reason))).later(2000).next_pass();
+        request(&failed.absent("m1").listed(Vec::new()).validated(Ok(())).fresh())
+    };
+    assert_eq!(again(Reason::Transient).attempt_key, first.attempt_key, "the first one may still land");
+    assert_ne!(again(Reason::Quota).attempt_key, first.attempt_key, "the first one has failed");
+}
+
+#[test]
+fn a_cloud_init_that_is_too_long_is_refused_with_both_lengths_before_any_call() {
+    let case = Case::managed().edit(|observed| {
+        observed.surroundings.cloud_init = CloudInitView::Resolved(Secret::new("nine byte".to_owned()));
+    });
+    let Stage::Blocked(reason, message) = case.decide().status.stage else { panic!() };
+    assert_eq!(reason, ProvisionedReason::CloudInitError);
+    assert!(message.contains("9 bytes") && message.contains("at most 8"), "{message}");
+    assert!(!message.contains("nine byte"), "the text may be secret");
+}
+
+#[test]
+fn a_changed_provider_ends_the_latch() {
+    let latched = Case::managed().validated(Err(failure(Reason::Permanent))).written().next_pass();
+    let reloaded = latched.provider(crate::lifecycle::ProviderView::Ready(crate::lifecycle::ProviderFacts {
+        info: crate::provider::ProviderInfo { config_hash: "c1".to_owned(), ..super::case::info() },
+    }));
+    assert_eq!(reloaded.decide().row, "the_request_is_checked");
+}
+
+#[test]
+fn an_incomplete_search_makes_nothing() {
+    for reason in [Reason::Transient, Reason::Denied, Reason::Permanent, Reason::OutOfScope] {
+        let row = Case::claimed().get_fails(reason.clone()).later(0).decide().row;
+        assert_eq!(row, "a_back_off_holds", "{reason:?}");
+    }
+}
+
+#[test]
+fn a_foreign_machine_under_the_planned_name_is_neither_adopted_nor_deleted() {
+    let case = Case::claimed();
+    let foreign = case.foreign("m1");
+    let case = case.found(foreign).listed(Vec::new()).validated(Ok(())).fresh();
+    assert_eq!(case.decide().row, "the_machine_is_made", "create says that the name is taken");
+    let conflict = case.created(Err(failure(Reason::NameTaken))).decide();
+    assert!(
+        matches!(conflict.status.stage, Stage::Blocked(ProvisionedReason::NameConflict, _)),
+        "{conflict:#?}"
+    );
+}

@@ -1,0 +1,64 @@
+//! One test per row of the decision table in `docs/lifecycle.md`, of the same name.
+
+mod case;
+mod machine;
+mod making;
+mod removing;
+mod surroundings;
+
+use std::collections::BTreeSet;
+
+/// Makes a test of each row: the case, and the effect, next pass and stage that must come of it.
+macro_rules! rows {
+    ($($row:ident: $case:expr => $action:pat, $requeue:pat, $stage:pat,)*) => {
+        $(#[test]
+        fn $row() {
+            let decision = $case.decide();
+            assert_eq!(decision.row, stringify!($row), "{decision:#?}");
+            assert!(matches!(decision.action, $action), "{decision:#?}");
+            assert!(matches!(decision.requeue, $requeue), "{decision:#?}");
+            assert!(matches!(decision.status.stage, $stage), "{decision:#?}");
+        })*
+
+        /// The rows that are tested here.
+        pub(super) const ROWS: &[&str] = &[$(stringify!($row)),*];
+    };
+}
+use rows;
+
+#[test]
+fn the_document_has_exactly_the_rows_that_are_tested() {
+    let document = include_str!("../../../../../../docs/lifecycle.md");
+    let table = document.split("## Decisions").nth(1).unwrap().split("\n## ").next().unwrap();
+    let documented: BTreeSet<&str> = table
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `"))
+        .filter_map(|line| line.split('`').next())
+        .collect();
+    let groups = [surroundings::ROWS, machine::ROWS, making::ROWS, removing::ROWS];
+    let tested: BTreeSet<&str> = groups.iter().flat_map(|rows| rows.iter().copied()).collect();
+    assert_eq!(documented, tested);
+}
+
+#[test]
+fn every_row_of_the_code_is_tested() {
+    let sources = [
+        include_str!("../mod.rs"),
+        include_str!("../context.rs"),
+        include_str!("../create.rs"),
+        include_str!("../delete.rs"),
+        include_str!("../external.rs"),
+        include_str!("../gone.rs"),
+        include_str!("../managed.rs"),
+        include_str!("../removal.rs"),
+        include_str!("../replace.rs"),
+        include_str!("../search.rs"),
+    ];
+    let groups = [surroundings::ROWS, machine::ROWS, making::ROWS, removing::ROWS];
+    let tested: BTreeSet<&str> = groups.iter().flat_map(|rows| rows.iter().copied()).collect();
+    let is_row =
+        |text: &&str| text.contains('_') && text.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+    for row in sources.iter().flat_map(|source| source.split('"')).filter(is_row) {
+        assert!(tested.contains(row), "{row} has no test");
+    }
+}

@@ -1,0 +1,108 @@
+//! Rows that come before any machine: the API server, the object, the provider, a back-off.
+
+use super::case::Case;
+use super::rows;
+use crate::crd::FINALIZER;
+use crate::lifecycle::pass::ApiState;
+use crate::lifecycle::{Action, ProviderView, ProvisionedReason, Requeue, Stage};
+use crate::provider::{HostFault, InstanceState, Reason};
+
+fn failed() -> ProviderView {
+    ProviderView::Failed { stage: "compile", reason: "not a component".to_owned() }
+}
+
+rows! {
+    the_finalizer_is_removed: Case::claimed().deleted().api(ApiState::FinalizerRemoved)
+        => Action::Wait, Requeue::Done, Stage::Untouched,
+    the_api_server_fails: Case::claimed().api(ApiState::Trouble)
+        => Action::Wait, Requeue::After(_), Stage::Untouched,
+    the_pass_is_long_enough: Case::managed().edit(|observed| observed.pass.steps = 64)
+        => Action::Wait, Requeue::After(_), Stage::Untouched,
+    the_object_changed_meanwhile: Case::managed().api(ApiState::Conflict)
+        => Action::LookAgain, _, Stage::Untouched,
+    the_object_is_gone: Case::published().gone()
+        => Action::Wait, Requeue::Done, Stage::Untouched,
+    the_object_is_gone_but_not_its_machine: Case::claimed().gone().unrecorded()
+        => Action::Get(_), _, Stage::Untouched,
+    the_object_went_during_its_create: {
+        let case = Case::claimed().unrecorded();
+        case.in_state(InstanceState::Provisioning).gone()
+    } => Action::Delete { why: "object-gone", .. }, _, Stage::Untouched,
+    the_object_is_gone_its_machine_going: {
+        let case = Case::claimed().unrecorded();
+        case.in_state(InstanceState::Provisioning).gone().delete_sent()
+    } => Action::Wait, Requeue::After(_), Stage::Untouched,
+    the_object_is_gone_and_the_provider_fails: Case::claimed().unrecorded().gone().provider(ProviderView::Loading)
+        => Action::Wait, Requeue::After(_), Stage::Untouched,
+    an_external_proxy_has_our_finalizer: {
+        Case::external().edit(|observed| observed.object.finalizers = vec!["x/y".to_owned(), FINALIZER.to_owned()])
+    } => Action::RemoveFinalizer(_), _, Stage::Untouched,
+    an_external_proxy_is_deleted: Case::external().deleted()
+        => Action::Wait, Requeue::OnChange, Stage::Untouched,
+    an_external_proxy_is_probed: Case::external()
+        => Action::WriteStatus(_), Requeue::OnChange, Stage::External,
+    the_provider_is_loading: Case::published().provider(ProviderView::Loading)
+        => Action::Wait, Requeue::After(_), Stage::Untouched,
+    the_provider_is_unavailable: Case::managed().provider(ProviderView::Unknown(Vec::new()))
+        => Action::WriteStatus(_), Requeue::After(_), Stage::Blocked(ProvisionedReason::ProviderUnavailable, _),
+    the_provider_is_unavailable_the_machine_goes_on: Case::published().provider(failed())
+        => Action::WriteStatus(_), Requeue::After(_), Stage::Kept(Some((ProvisionedReason::ProviderUnavailable, _))),
+    the_scope_changed: Case::published().edit(|observed| {
+        observed.object.status.provider_scope = Some("projects/other".to_owned());
+    }) => Action::WriteStatus(_), Requeue::After(_), Stage::Kept(Some((ProvisionedReason::OutOfScope, _))),
+    a_back_off_holds: Case::claimed().get_fails(Reason::Transient)
+        => Action::WriteStatus(_), Requeue::After(_), Stage::Blocked(ProvisionedReason::Retrying, _),
+    a_provider_call_waits_for_its_turn: Case::claimed().get_fails(Reason::Host(HostFault::NoPermit))
+        => Action::Wait, Requeue::After(_), Stage::Untouched,
+    a_back_off_holds_the_machine_goes_on: Case::published().get_fails(Reason::Transient)
+        => Action::Wait, Requeue::After(_), Stage::Kept(None),
+}
+
+#[test]
+fn the_finalizers_of_others_survive_the_removal_of_ours() {
+    let case = Case::external().edit(|observed| {
+        observed.object.finalizers = vec!["x/y".to_owned(), FINALIZER.to_owned()];
+    });
+    let Action::RemoveFinalizer(patch) = case.decide().action else { panic!() };
+    assert_eq!(patch.finalizers, ["x/y"]);
+}
+
+#[test]
+fn only_an_edit_or_a_deletion_ends_a_back_off() {
+    let held = Case::claimed().get_fails(Reason::Transient).next_pass();
+    assert_eq!(held.decide().row, "a_back_off_holds");
+    assert_eq!(held.clone().edited().decide().row, "the_planned_machine_is_looked_at");
+    assert_eq!(held.clone().deleted().decide().row, "a_deletion_looks_at_the_machine");
+    assert_eq!(held.later(3).decide().row, "the_planned_machine_is_looked_at");
+}
+
+#[test]
+fn what_only_an_administrator_can_mend_shows_on_a_machine_that_goes_on() {
+    let decision = Case::published().get_fails(Reason::Denied).decide();
+    assert!(
+        matches!(decision.status.stage, Stage::Kept(Some((ProvisionedReason::Denied, _)))),
+        "{decision:#?}"
+    );
+}
+
+#[test]
+fn each_class_of_failure_has_its_reason() {
+    for (reason, shown) in [
+        (Reason::Transient, ProvisionedReason::Retrying),
+        (Reason::Throttled, ProvisionedReason::Retrying),
+        (Reason::Quota, ProvisionedReason::QuotaExceeded),
+        (Reason::Capacity, ProvisionedReason::QuotaExceeded),
+        (Reason::Denied, ProvisionedReason::Denied),
+        (Reason::Missing, ProvisionedReason::Missing),
+        (Reason::NameTaken, ProvisionedReason::NameConflict),
+        (Reason::Busy, ProvisionedReason::Retrying),
+        (Reason::OutOfScope, ProvisionedReason::OutOfScope),
+        (Reason::Permanent, ProvisionedReason::Retrying),
+        (Reason::Other("x".to_owned()), ProvisionedReason::Retrying),
+        (Reason::Host(HostFault::Trap), ProvisionedReason::Retrying),
+    ] {
+        let decision = Case::claimed().get_fails(reason.clone()).decide();
+        let Stage::Blocked(got, _) = decision.status.stage else { panic!("{reason:?}: {decision:#?}") };
+        assert_eq!(got, shown, "{reason:?}");
+    }
+}
