@@ -30,6 +30,8 @@ mod tags;
 
 mod decide;
 mod status;
+#[cfg(test)]
+mod tests;
 
 pub use action::{Action, Decision, MetadataPatch, Requeue};
 pub use decide::decide;

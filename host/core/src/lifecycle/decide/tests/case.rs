@@ -55,7 +55,7 @@ pub(super) fn info() -> ProviderInfo {
         bootstrap_max_bytes: 8,
         list_lag: Duration::from_secs(10),
         takes_access: true,
-        longest_call: Duration::from_secs(60),
+        longest_call: Duration::from_mins(1),
         settings: ProviderSettings::default(),
     }
 }

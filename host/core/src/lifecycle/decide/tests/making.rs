@@ -98,9 +98,9 @@ fn the_second_absence_lets_a_create_elsewhere_go_on() {
 
 #[test]
 fn the_request_carries_everything_and_the_same_attempt_key_until_it_is_answered() {
-    let request = |case: &Case| match case.decide().action {
-        Action::Create { request, .. } => request,
-        other => panic!("{other:?}"),
+    let request = |case: &Case| {
+        let Action::Create { request, .. } = case.decide().action else { panic!("{:?}", case.decide()) };
+        request
     };
     let case = searched().validated(Ok(())).fresh();
     let first = request(&case);

@@ -1,0 +1,136 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+use crate::crd::{Phase, Proxy, ProxyStatus};
+use crate::facts::{Auth, Machine, ProxyFacts};
+use crate::ids::Incarnation;
+use crate::lifecycle::{FactsInput, facts_of};
+use crate::provider::ProviderSettings;
+
+fn proxy(spec: &str, status: ProxyStatus) -> Proxy {
+    let mut proxy = Proxy::new("p", serde_json::from_str(spec).unwrap());
+    proxy.metadata.namespace = Some("crawl".to_owned());
+    proxy.metadata.uid = Some("u1".to_owned());
+    proxy.status = Some(status);
+    proxy
+}
+
+fn ready() -> ProxyStatus {
+    ProxyStatus {
+        phase: Phase::Ready,
+        provider_id: Some("m1".to_owned()),
+        incarnation: Some("i1".to_owned()),
+        ip: Some("10.0.0.1".to_owned()),
+        port: Some(3128),
+        latency_millis: Some(30),
+        conditions: vec![Condition {
+            type_: "Healthy".to_owned(),
+            status: "True".to_owned(),
+            reason: "ProbeSucceeded".to_owned(),
+            message: String::new(),
+            last_transition_time: Time(jiff::Timestamp::UNIX_EPOCH),
+            observed_generation: None,
+        }],
+        ..ProxyStatus::default()
+    }
+}
+
+const MANAGED: &str = r#"{"mode":"Managed","provider":"gcp","attributes":{"geo":"de"}}"#;
+const EXTERNAL: &str =
+    r#"{"mode":"External","endpoint":{"host":"::1","port":8080},"healthCheck":{"url":"http://own/"}}"#;
+
+fn input() -> FactsInput<'static> {
+    FactsInput { auth: Auth::None, provider: None, default_probe_url: None, ca_pem: None, running: None }
+}
+
+fn facts(proxy: &Proxy, input: FactsInput<'_>) -> ProxyFacts {
+    facts_of(proxy, input).unwrap()
+}
+
+fn machine(incarnation: &str) -> Machine {
+    Machine {
+        incarnation: Incarnation::parse(incarnation).unwrap(),
+        address: "10.0.0.2".to_owned(),
+        port: 3128,
+    }
+}
+
+#[test]
+fn a_managed_proxy_has_the_machine_that_its_status_shows() {
+    let facts = facts(&proxy(MANAGED, ready()), input());
+    assert_eq!(facts.machine.unwrap().address, "10.0.0.1");
+    assert_eq!(facts.healthy, Some(true));
+    assert_eq!(facts.latency, Some(Duration::from_millis(30)));
+    assert_eq!(facts.probe, None);
+}
+
+#[test]
+fn a_machine_that_is_replaced_or_deleted_is_out_of_reach() {
+    let replacing = ProxyStatus { phase: Phase::Replacing, ip: None, port: None, ..ready() };
+    let running = Some(machine("i1"));
+    let hidden = facts(&proxy(MANAGED, replacing), FactsInput { running: running.clone(), ..input() });
+    assert_eq!(hidden.machine, None);
+    assert_eq!(hidden.healthy, None);
+    let mut deleted = proxy(MANAGED, ready());
+    deleted.metadata.deletion_timestamp = Some(Time(jiff::Timestamp::UNIX_EPOCH));
+    let deleted = facts(&deleted, FactsInput { running, ..input() });
+    assert_eq!(deleted.machine, None);
+    assert!(deleted.deleting);
+}
+
+#[test]
+fn the_leader_probes_a_running_machine_before_its_status_is_written() {
+    let provisioning = ProxyStatus {
+        phase: Phase::Provisioning,
+        provider_id: Some("m1".to_owned()),
+        ..ProxyStatus::default()
+    };
+    let early = facts(&proxy(MANAGED, provisioning), FactsInput { running: Some(machine("i2")), ..input() });
+    assert_eq!(early.machine, Some(machine("i2")));
+    assert_eq!(early.healthy, None);
+    let later = facts(&proxy(MANAGED, ready()), FactsInput { running: Some(machine("i2")), ..input() });
+    assert_eq!(later.machine.unwrap().incarnation.as_str(), "i1", "once it is written the status decides");
+}
+
+#[test]
+fn an_external_proxy_is_where_its_spec_says() {
+    let facts = facts(&proxy(EXTERNAL, ProxyStatus::default()), input());
+    let machine = facts.machine.unwrap();
+    assert_eq!((machine.address.as_str(), machine.port), ("::1", 8080));
+    assert_eq!(machine.incarnation.as_str(), "::1:8080");
+    assert_eq!(facts.provider, None);
+}
+
+#[test]
+fn the_probe_url_is_the_proxys_then_the_providers_then_the_flags() {
+    let settings =
+        ProviderSettings { probe_url: Some("http://provider/".to_owned()), ..ProviderSettings::default() };
+    let url = |spec: &str, provider: Option<&ProviderSettings>, flag: Option<&str>| {
+        let input = FactsInput { provider, default_probe_url: flag, ..input() };
+        facts(&proxy(spec, ready()), input).probe.map(|plan| plan.url)
+    };
+    assert_eq!(url(EXTERNAL, Some(&settings), Some("http://flag/")).as_deref(), Some("http://own/"));
+    assert_eq!(url(MANAGED, Some(&settings), Some("http://flag/")).as_deref(), Some("http://provider/"));
+    assert_eq!(url(MANAGED, None, Some("http://flag/")).as_deref(), Some("http://flag/"));
+    assert_eq!(url(MANAGED, None, None), None);
+}
+
+#[test]
+fn attributes_of_the_proxy_win_over_those_of_its_provider() {
+    let attributes =
+        BTreeMap::from([("geo", "us"), ("tier", "1")].map(|(k, v)| (k.to_owned(), v.to_owned())));
+    let settings = ProviderSettings { attributes, ..ProviderSettings::default() };
+    let facts = facts(&proxy(MANAGED, ready()), FactsInput { provider: Some(&settings), ..input() });
+    assert_eq!(facts.attributes["geo"], "de");
+    assert_eq!(facts.attributes["tier"], "1");
+}
+
+#[test]
+fn a_probe_never_takes_longer_than_its_interval() {
+    let spec = r#"{"mode":"Managed","provider":"gcp","healthCheck":{"url":"http://x/","intervalSeconds":5,"timeoutSeconds":9}}"#;
+    let plan = facts(&proxy(spec, ready()), input()).probe.unwrap();
+    assert_eq!((plan.interval, plan.timeout), (Duration::from_secs(5), Duration::from_secs(5)));
+    assert_eq!(plan.expected_status, [200]);
+}

@@ -1,0 +1,5 @@
+//! Tags, back-off and facts.
+
+mod backoff;
+mod facts;
+mod tags;
