@@ -29,6 +29,8 @@ pub struct Memory {
     pub first_touch: bool,
     /// A create was sent whose answer never came: it may still land.
     pub unanswered_create: bool,
+    /// A create was sent and no outcome of it was taken in.
+    pub create_in_flight: bool,
     /// Creates that were answered: each further one gets an attempt key of its own.
     pub attempts: u32,
     /// When the machine and the complete owned list were first seen to be absent, with nothing found and
@@ -52,7 +54,7 @@ impl Memory {
 
     /// True if every create for the uid was sent by this process and answered.
     pub fn saw_all_creates_answered(&self) -> bool {
-        self.first_touch && !self.unanswered_create
+        self.first_touch && !self.unanswered_create && !self.create_in_flight
     }
 
     /// The machine that was last seen to run, for probes that start before the status says so.

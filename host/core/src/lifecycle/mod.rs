@@ -9,6 +9,7 @@
 //! loop {
 //!     observed.surroundings = look up provider, Secrets and verdict anew (no I/O)
 //!     decision = decide(&observed, &policy, now)
+//!     sending(&mut observed, &decision.action); keep observed.memory
 //!     outcome = carry out decision.action          // Wait: keep observed.memory, requeue, leave the loop
 //!     absorb(&mut observed, outcome, &policy, now)
 //! }
@@ -39,7 +40,7 @@ pub use facts::{FactsInput, facts_of, probe_url};
 pub use hash::{SpecHash, latch_key, spec_hash};
 pub use memory::{Call, DeleteSent, LastSeen, Memory, NotBefore, Trouble, Unrecorded};
 pub use observed::{CloudInitView, ObjectFacts, Observed, ProviderFacts, ProviderView, Surroundings};
-pub use outcome::{Outcome, Written, absorb};
+pub use outcome::{Outcome, Written, absorb, sending};
 pub use pass::{ApiState, ListSeen, MachineSeen, Pass, Presence};
 pub use policy::Policy;
 pub use status::{HealthView, ProvisionedReason, RecordedMachine, Stage, StatusIntent, needs_write, render};

@@ -16,6 +16,8 @@ pub struct Pass {
     pub looked_at: Option<Moment>,
     /// How the latest call to the API server went.
     pub api: ApiState,
+    /// The version of the object to which a guarded write was refused.
+    pub refused_at: Option<String>,
     /// Our finalizer was put there by this pass, so no create can have come before it.
     pub added_finalizer: bool,
     /// The status that this pass wrote last.

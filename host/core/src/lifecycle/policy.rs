@@ -7,6 +7,8 @@ use std::time::Duration;
 pub struct Policy {
     /// Between two looks at a machine that is being made.
     pub provisioning_poll: Duration,
+    /// The same while the machine is younger than twice that: a pod is up in no time.
+    pub young_poll: Duration,
     /// Between two looks at a machine that is being deleted.
     pub deletion_poll: Duration,
     /// Between two looks at a running machine.
@@ -39,6 +41,7 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             provisioning_poll: Duration::from_secs(5),
+            young_poll: Duration::from_secs(2),
             deletion_poll: Duration::from_secs(5),
             drift_poll: Duration::from_mins(1),
             quota_poll: Duration::from_mins(5),

@@ -56,7 +56,7 @@ fn a_death_at_any_effect_changes_nothing_in_the_end() {
     let mut deaths = 0;
     for plans_ids in [true, false] {
         for (name, way) in WAYS {
-            for death in [Death::Before, Death::After] {
+            for death in [Death::Before, Death::After, Death::Pass] {
                 for effect in 0..12 {
                     for repeats in [1, 2] {
                         let mut world = World::new(plans_ids);
@@ -77,7 +77,7 @@ fn a_death_at_any_effect_changes_nothing_in_the_end() {
 fn a_death_then_a_deletion_leaves_nothing_behind() {
     for (name, way) in WAYS {
         for effect in 0..12 {
-            for death in [Death::Before, Death::After] {
+            for death in [Death::Before, Death::After, Death::Pass] {
                 let mut world = World::new(true);
                 way(&mut world);
                 world.rows.push(name);

@@ -5,7 +5,7 @@ use egress_proxies_core::facts::{Auth, Verdict};
 use egress_proxies_core::ids::ProviderName;
 use egress_proxies_core::lifecycle::{
     Action, CloudInitView, Memory, Observed, Outcome, Policy, ProviderFacts, ProviderView, Requeue,
-    Surroundings, Written, absorb, decide,
+    Surroundings, Written, absorb, decide, sending,
 };
 use egress_proxies_core::provider::{ProviderInfo, ProviderSettings};
 
@@ -19,6 +19,8 @@ pub(crate) enum Death {
     Before,
     /// After the effect, before its answer is taken in.
     After,
+    /// The same, but only the pass dies (a panic): what was remembered before the effect stays.
+    Pass,
 }
 
 /// What happens to the effects of one pass, in order; the last one stands for all that follow.
@@ -116,6 +118,8 @@ pub(crate) fn pass(world: &mut World, script: &Script) -> End {
         if death == Some(Death::Before) {
             return End::Died;
         }
+        sending(&mut observed, &decision.action);
+        let before = observed.memory.clone();
         let of =
             |fates: &[Fate], at: usize| fates.get(at).or_else(|| fates.last()).copied().unwrap_or(Fate::Fine);
         let outcome = match decision.action {
@@ -137,8 +141,13 @@ pub(crate) fn pass(world: &mut World, script: &Script) -> End {
             }
         };
         world.check();
-        if death == Some(Death::After) {
-            return End::Died;
+        match death {
+            Some(Death::After) => return End::Died,
+            Some(Death::Pass) => {
+                world.memory = Some(before);
+                return End::Died;
+            }
+            Some(Death::Before) | None => {}
         }
         absorb(&mut observed, outcome, &policy, world.now());
     }

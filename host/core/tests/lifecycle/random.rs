@@ -45,6 +45,7 @@ fn script() -> impl Strategy<Value = Script> {
         4 => Just(None),
         1 => (0..10_usize).prop_map(|at| Some((at, Death::Before))),
         1 => (0..10_usize).prop_map(|at| Some((at, Death::After))),
+        1 => (0..10_usize).prop_map(|at| Some((at, Death::Pass))),
     ];
     let behind = prop_oneof![4 => Just(0_usize), 1 => 1..4_usize];
     (prop::collection::vec(fate(), 0..8), prop::collection::vec(api_fate(), 0..6), death, behind)

@@ -141,10 +141,11 @@ fn remembered<'a>(cx: &Context<'a>, id: &InstanceId) -> Option<&'a LastSeen> {
 /// How often a machine in this state is looked at. Drift polls of a fleet are spread.
 fn poll_of(cx: &Context<'_>, instance: &Instance) -> Duration {
     if is_running(instance) {
-        spread(cx.policy.drift_poll, cx.observed.memory.seed, 0)
-    } else {
-        cx.policy.provisioning_poll
+        return spread(cx.policy.drift_poll, cx.observed.memory.seed, 0);
     }
+    let since = cx.observed.memory.last_seen.as_ref().and_then(|seen| seen.making_since);
+    let is_young = since.is_some_and(|since| cx.now.mono.since(since) < cx.policy.provisioning_poll * 2);
+    if is_young { cx.policy.young_poll } else { cx.policy.provisioning_poll }
 }
 
 /// Until the next look.

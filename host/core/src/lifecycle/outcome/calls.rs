@@ -21,6 +21,7 @@ pub(super) fn created(
     let owner = Owner::new(&observed.object.uid, &observed.surroundings.cluster);
     let memory = &mut observed.memory;
     memory.absent_since = None;
+    memory.create_in_flight = false;
     let result = result.and_then(
         |instance| {
             if owner.owns(&instance) { Ok(instance) } else { Err(foreign(&instance)) }

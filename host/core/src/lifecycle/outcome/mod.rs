@@ -11,7 +11,7 @@ use crate::time::Now;
 
 use super::memory::Call;
 use super::pass::{ApiState, Presence};
-use super::{ObjectFacts, Observed, Policy};
+use super::{Action, ObjectFacts, Observed, Policy};
 
 /// What came of an effect.
 #[derive(Debug, Clone)]
@@ -74,6 +74,14 @@ pub enum Written {
     Failed(String),
 }
 
+/// Call it, and keep the memory, before an effect is carried out: if its outcome never comes back, not even
+/// as a failure, a create counts as unanswered.
+pub fn sending(observed: &mut Observed, action: &Action) {
+    if matches!(action, Action::Create { .. }) {
+        observed.memory.create_in_flight = true;
+    }
+}
+
 /// Folds an outcome in. `now` is the time at which the answer came.
 pub fn absorb(observed: &mut Observed, outcome: Outcome, policy: &Policy, now: Now) {
     observed.pass.steps = observed.pass.steps.saturating_add(1);
@@ -109,9 +117,14 @@ pub fn absorb(observed: &mut Observed, outcome: Outcome, policy: &Policy, now: N
 fn absorb_object(observed: &mut Observed, answer: Written, now: Now) -> bool {
     match answer {
         Written::Done(object) => {
-            observed.memory.api_failures = 0;
             observed.pass.api = ApiState::Fine;
             if object.uid == observed.object.uid {
+                let refused = observed.pass.refused_at.take();
+                if refused.as_ref() == Some(&object.resource_version) {
+                    // Nothing was newer after all: the write itself is not welcome.
+                    return trouble(observed);
+                }
+                observed.memory.api_failures = 0;
                 observed.object = *object;
                 observed.pass.presence = Presence::Live;
                 observed.pass.looked_at = Some(now.mono);
@@ -123,6 +136,7 @@ fn absorb_object(observed: &mut Observed, answer: Written, now: Now) -> bool {
         }
         Written::Conflict => {
             observed.pass.api = ApiState::Conflict;
+            observed.pass.refused_at = Some(observed.object.resource_version.clone());
             false
         }
         Written::Gone => {
@@ -130,12 +144,15 @@ fn absorb_object(observed: &mut Observed, answer: Written, now: Now) -> bool {
             observed.pass.presence = Presence::Gone;
             false
         }
-        Written::Failed(_) => {
-            observed.memory.api_failures = observed.memory.api_failures.saturating_add(1);
-            observed.pass.api = ApiState::Trouble;
-            false
-        }
+        Written::Failed(_) => trouble(observed),
     }
+}
+
+/// The API server can't be used now; the pass ends.
+fn trouble(observed: &mut Observed) -> bool {
+    observed.memory.api_failures = observed.memory.api_failures.saturating_add(1);
+    observed.pass.api = ApiState::Trouble;
+    false
 }
 
 fn absorb_metadata(observed: &mut Observed, answer: Written, now: Now) {

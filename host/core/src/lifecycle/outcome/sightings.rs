@@ -147,5 +147,6 @@ fn note_empty(observed: &mut Observed, now: Moment) {
     if settle.is_some_and(|settle| now.since(since) > settle) {
         memory.first_touch = true;
         memory.unanswered_create = false;
+        memory.create_in_flight = false;
     }
 }

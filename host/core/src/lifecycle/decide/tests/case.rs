@@ -249,7 +249,7 @@ impl Case {
         latch_key(&self.hash(), &info())
     }
 
-    fn absorb(mut self, outcome: Outcome) -> Self {
+    pub(super) fn absorb(mut self, outcome: Outcome) -> Self {
         let now = self.now();
         absorb(&mut self.observed, outcome, &Policy::default(), now);
         self

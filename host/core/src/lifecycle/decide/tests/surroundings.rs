@@ -4,7 +4,7 @@ use super::case::Case;
 use super::rows;
 use crate::crd::FINALIZER;
 use crate::lifecycle::pass::ApiState;
-use crate::lifecycle::{Action, ProviderView, ProvisionedReason, Requeue, Stage};
+use crate::lifecycle::{Action, Outcome, ProviderView, ProvisionedReason, Requeue, Stage, Written};
 use crate::provider::{HostFault, InstanceState, Reason};
 
 fn failed() -> ProviderView {
@@ -105,4 +105,18 @@ fn each_class_of_failure_has_its_reason() {
         let Stage::Blocked(got, _) = decision.status.stage else { panic!("{reason:?}: {decision:#?}") };
         assert_eq!(got, shown, "{reason:?}");
     }
+}
+
+#[test]
+fn a_write_that_is_refused_although_nothing_changed_is_not_repeated_at_once() {
+    let case = Case::external();
+    let Action::WriteStatus(asked) = case.decide().action else { panic!() };
+    let refused = case.absorb(Outcome::StatusWritten { asked, result: Written::Conflict });
+    assert!(matches!(refused.decide().action, Action::LookAgain));
+    let same = Written::Done(Box::new(refused.observed.object.clone()));
+    assert_eq!(refused.clone().absorb(Outcome::Looked(same)).decide().row, "the_api_server_fails");
+    let mut newer = refused.observed.object.clone();
+    newer.resource_version = "2".to_owned();
+    let looked = refused.absorb(Outcome::Looked(Written::Done(Box::new(newer))));
+    assert!(matches!(looked.decide().action, Action::WriteStatus(_)));
 }
