@@ -92,7 +92,11 @@ export const meta = {
     validateConfig(ctx) {
       const origin = originOf(ctx);
       // The schema has checked its form; what is left is what a pattern cannot say.
-      if (!URL.canParse(origin)) throw invalid("/config/origin", `/config/origin: ${origin} is not an address`);
+      try {
+        new URL(origin);
+      } catch {
+        throw invalid("/config/origin", `/config/origin: ${origin} is not an address`);
+      }
       const need = { origin, methods: ["GET", "POST", "DELETE"], pathPrefix: PATH, auth: "none", why: "rent, look at and return proxies", extra: [] };
       return { scope: origin, egress: [need], warnings: [], extra: [] };
     },
