@@ -124,3 +124,6 @@ fn access(settings: &Settings, files: Files) -> String {
 fn written(network: &IpNet) -> String {
     network.to_string()
 }
+
+#[cfg(test)]
+mod tests;

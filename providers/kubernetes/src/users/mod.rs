@@ -54,3 +54,6 @@ pub(crate) fn file(credentials: &Credentials, salt: &[u8]) -> Result<String, Fai
         .map_err(|_| new(Reason::Permanent, "the password of the proxy's credentials cannot be hashed"))?;
     Ok(format!("{}:{}\n", credentials.username, hash.as_str()))
 }
+
+#[cfg(test)]
+mod tests;

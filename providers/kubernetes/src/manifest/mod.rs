@@ -155,3 +155,6 @@ pub(crate) fn secret(
 pub(crate) fn ungate(pod_uid: &str) -> Value {
     json!({"metadata": {"uid": pod_uid}, "spec": {"schedulingGates": null}})
 }
+
+#[cfg(test)]
+mod tests;
