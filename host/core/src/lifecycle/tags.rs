@@ -53,6 +53,14 @@ pub fn machine_tags(owner: &Owner, key: &ProxyKey, provider: &ProviderName, spec
     tags
 }
 
+/// Those of a new machine's tags that prove whose it is.
+pub fn owner_tags_of(tags: &Tags) -> Tags {
+    tags.iter()
+        .filter(|(key, _)| [UID, CLUSTER].contains(&key.as_str()))
+        .map(|(k, v)| (k.clone(), v.clone()))
+        .collect()
+}
+
 /// The spec tag that a machine carries.
 pub fn spec_tag_of(instance: &Instance) -> Option<&str> {
     instance.tags.get(SPEC).map(String::as_str)

@@ -1,0 +1,207 @@
+//! Where a request goes, in one canonical form, or why it cannot be told for certain.
+//!
+//! Pure. Rules compare exactly, so every spelling that another parser might read differently is refused
+//! here instead of being repaired: user information, empty or encoded path segments, dots, control bytes.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use crate::config::Origin;
+
+/// The name under which guests reach the API server of the operator's own cluster.
+pub(crate) const KUBERNETES_HOST: &str = "kubernetes.internal";
+
+/// Longest path with query.
+const PATH_BYTES: usize = 8 * 1024;
+
+/// Parses `scheme://host[:port]` as written in a config or by a guest.
+pub(crate) fn origin(text: &str) -> Result<Origin, String> {
+    let uri = http::Uri::try_from(text)
+        .map_err(|_| format!("{text:?} is no origin; write scheme://host[:port]"))?;
+    let path = uri.path_and_query().map_or("", http::uri::PathAndQuery::as_str);
+    if !(path.is_empty() || path == "/") || text.ends_with('/') {
+        return Err(format!("{text:?} has a path; write scheme://host[:port]"));
+    }
+    origin_of(&uri)
+}
+
+/// The canonical origin of a request.
+pub(crate) fn origin_of(uri: &http::Uri) -> Result<Origin, String> {
+    let https = match uri.scheme_str() {
+        Some("https") => true,
+        Some("http") => false,
+        Some(other) => return Err(format!("scheme {other:?} is not https or http")),
+        None => return Err("the scheme is missing; write https://host".to_owned()),
+    };
+    let authority = uri.authority().ok_or("the host is missing; write https://host")?;
+    if authority.as_str().contains('@') {
+        return Err("user and password in a URL are not allowed".to_owned());
+    }
+    let host = host(authority.host())?;
+    // Not `authority.port()`: it says "none" of a port that is no number.
+    let port = match authority.as_str().strip_prefix(authority.host()) {
+        Some("") => {
+            if https {
+                443
+            } else {
+                80
+            }
+        }
+        Some(rest) => rest
+            .strip_prefix(':')
+            .filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()))
+            .and_then(|digits| digits.parse().ok())
+            .filter(|port| *port != 0)
+            .ok_or("the port must be 1 to 65535")?,
+        None => return Err("the host cannot be told from the port".to_owned()),
+    };
+    Ok(Origin { https, host, port })
+}
+
+/// Lower case, ASCII, without trailing dot; IPv6 without brackets. Numbers that are only almost an IPv4
+/// address (`2130706433`, `127.1`, `0x7f.1`) are refused: resolvers read them as one.
+fn host(text: &str) -> Result<String, String> {
+    if let Some(inner) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        return match inner.parse::<IpAddr>() {
+            Ok(ip) if ip.is_ipv6() => Ok(ip.to_string()),
+            Ok(_) | Err(_) => Err(format!("{text:?} is no IPv6 address")),
+        };
+    }
+    if let Ok(ip) = text.parse::<Ipv4Addr>() {
+        return Ok(ip.to_string());
+    }
+    let name = text.strip_suffix('.').unwrap_or(text);
+    let ascii = idna::domain_to_ascii_strict(name).map_err(|_| format!("{text:?} is no host name"))?;
+    let last = ascii.rsplit('.').next().unwrap_or_default();
+    let numeric = last.starts_with("0x") || last.bytes().all(|b| b.is_ascii_digit());
+    if ascii.is_empty() || ascii.len() > 253 || numeric {
+        return Err(format!("{text:?} is no host name; write an IP address as four numbers"));
+    }
+    Ok(ascii)
+}
+
+/// Refuses paths that two parsers could read differently.
+pub(crate) fn path(text: &str) -> Result<(), String> {
+    if !text.starts_with('/') {
+        return Err(format!("{text:?} must start with /"));
+    }
+    if text.len() > PATH_BYTES {
+        return Err(format!("the path is longer than {PATH_BYTES} bytes"));
+    }
+    if text.bytes().any(|b| b <= 0x20 || b >= 0x7f || matches!(b, b'\\' | b'?' | b'#')) {
+        return Err("the path has characters that must be percent-encoded".to_owned());
+    }
+    let lower = text.to_ascii_lowercase();
+    let encoded = lower.split('%').skip(1).filter_map(|rest| rest.get(..2));
+    if encoded.clone().count() != lower.matches('%').count()
+        || encoded.clone().any(|hex| !hex.bytes().all(|b| b.is_ascii_hexdigit()))
+    {
+        return Err("the path has a broken percent-encoding".to_owned());
+    }
+    // Control bytes, ".", "/", "\", "%" and DEL must not hide in an encoding.
+    if encoded.clone().any(|hex| hex < "20" || matches!(hex, "2e" | "2f" | "5c" | "25" | "7f")) {
+        return Err("the path hides a dot, a slash, a percent sign or a control character".to_owned());
+    }
+    let segments = text.split('/').skip(1);
+    let last = text.matches('/').count().saturating_sub(1);
+    for (at, segment) in segments.enumerate() {
+        if segment == "." || segment == ".." || (segment.is_empty() && at != last) {
+            return Err("the path has an empty segment or a dot segment".to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// True if `path` is `prefix` or below it, on segment boundaries.
+pub(crate) fn below(path: &str, prefix: &str) -> bool {
+    match path.strip_prefix(prefix) {
+        Some(rest) => rest.is_empty() || prefix.ends_with('/') || rest.starts_with('/'),
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_origin_has_one_spelling() {
+        for (text, expected) in [
+            ("https://API.Example.com.", "https://api.example.com"),
+            ("https://api.example.com:443", "https://api.example.com"),
+            ("http://api.example.com:8080", "http://api.example.com:8080"),
+            ("https://[::1]:8443", "https://[::1]:8443"),
+            ("https://münchen.example", "https://xn--mnchen-3ya.example"),
+        ] {
+            match origin(text) {
+                Ok(origin) => assert_eq!(origin.to_string(), expected, "{text}"),
+                // The URI type may refuse non-ASCII on its own; then there is nothing to compare.
+                Err(_) => assert!(!text.is_ascii(), "{text}"),
+            }
+        }
+    }
+
+    #[test]
+    fn spellings_that_hide_the_host_are_refused() {
+        for bad in [
+            "https://user@api.example.com",
+            "https://user:pw@api.example.com",
+            "https://2130706433",
+            "https://127.1",
+            "https://0x7f.0.0.1",
+            "https://0x7f000001",
+            "https://127.0.0.0x1",
+            "https://api.example.com:0",
+            "https://api.example.com:",
+            "https://api.example.com:+80",
+            "https://api.example.com:99999",
+            "ftp://api.example.com",
+            "api.example.com",
+            "https://api.example.com/path",
+            "https://",
+        ] {
+            assert!(origin(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn paths_that_two_parsers_could_read_differently_are_refused() {
+        for bad in [
+            "",
+            "a",
+            "//a",
+            "/a//b",
+            "/a/../b",
+            "/a/..",
+            "/./a",
+            "/a%2fb",
+            "/a%2e%2e/b",
+            "/a%2E./b",
+            "/a%5cb",
+            "/a%00b",
+            "/a%252e",
+            "/a b",
+            "/a\\b",
+            "/a%",
+            "/a%4",
+            "/a%zz",
+            "/a\u{e9}",
+            "/a#b",
+            "/%7f",
+        ] {
+            assert!(path(bad).is_err(), "{bad:?}");
+        }
+        for good in ["/", "/a", "/a/", "/a/b.c", "/a%20b", "/a/...", "/a:b@c"] {
+            assert!(path(good).is_ok(), "{good:?}: {:?}", path(good));
+        }
+    }
+
+    #[test]
+    fn prefixes_end_at_segments() {
+        assert!(below("/a/b", "/a"));
+        assert!(below("/a", "/a"));
+        assert!(below("/a/b", "/a/"));
+        assert!(below("/anything", "/"));
+        assert!(!below("/ab", "/a"));
+        assert!(!below("/b", "/a"));
+    }
+}

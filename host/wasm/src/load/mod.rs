@@ -1,0 +1,244 @@
+//! From an entry of the providers config to a provider that can be called. One stage after the other;
+//! where one fails, the provider is `Failed` with that stage and a reason that says what to do, and the
+//! others go on.
+//!
+//! Never accepts anything compiled outside, never runs a guest without its bounds, and grants a guest no
+//! network before it is ready.
+
+pub(crate) mod compile;
+mod schema;
+mod source;
+mod store;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use egress_proxies_core::provider::Failure;
+use tokio::sync::{OnceCell, Semaphore};
+use wasmtime::Engine;
+use wasmtime::component::{Component, Linker};
+
+use crate::audit::{self, AuditError};
+use crate::bindings::{Provider, ProviderPre, egress_proxies::provider::host_log};
+use crate::call::state::GuestState;
+use crate::call::{self, CallSetup, Instance, Op};
+use crate::config::Source;
+use crate::convert::{self, Description};
+use crate::engine;
+pub(crate) use compile::CompileCommand;
+pub(crate) use schema::DocumentSchema;
+pub(crate) use source::hex;
+use store::ArtefactStore;
+
+/// Where loading stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Config,
+    Source,
+    Read,
+    Kind,
+    Audit,
+    Compile,
+    Instantiate,
+    Describe,
+    Schema,
+    Kubernetes,
+    Validate,
+}
+
+impl Stage {
+    /// Constant word for states, events and metrics.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::Config => "config",
+            Self::Source => "source",
+            Self::Read => "read",
+            Self::Kind => "kind",
+            Self::Audit => "audit",
+            Self::Compile => "compile",
+            Self::Instantiate => "instantiate",
+            Self::Describe => "describe",
+            Self::Schema => "schema",
+            Self::Kubernetes => "kubernetes",
+            Self::Validate => "validate",
+        }
+    }
+}
+
+/// Why a provider could not be loaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LoadFault {
+    pub(crate) stage: Stage,
+    pub(crate) reason: String,
+}
+
+impl LoadFault {
+    pub(crate) fn new(stage: Stage, reason: impl Into<String>) -> Self {
+        Self { stage, reason: reason.into() }
+    }
+
+    /// A call that is part of loading failed.
+    pub(crate) fn of_call(stage: Stage, failure: &Failure) -> Self {
+        Self::new(stage, failure.message.clone())
+    }
+}
+
+/// A component that was compiled, linked, tried and described: shared by all instances of one digest.
+pub(crate) struct Loaded {
+    pub(crate) digest: String,
+    pub(crate) contract: String,
+    pub(crate) guest: ProviderPre<GuestState>,
+    pub(crate) description: Description,
+    pub(crate) config_schema: DocumentSchema,
+    pub(crate) placement_schema: DocumentSchema,
+    pub(crate) parameters_schema: DocumentSchema,
+}
+
+type Cell = Arc<OnceCell<Result<Arc<Loaded>, LoadFault>>>;
+
+/// Loads components, each digest once.
+pub(crate) struct Loader {
+    engine: Engine,
+    linker: Linker<GuestState>,
+    compatibility: String,
+    store: Result<ArtefactStore, LoadFault>,
+    command: CompileCommand,
+    /// One compilation at a time: it takes a core and 350 MB.
+    compiling: Semaphore,
+    loaded: Mutex<HashMap<String, Cell>>,
+}
+
+impl Loader {
+    /// `store_dir` is made if it is not there; a fault of it shows on each provider, not here.
+    pub(crate) fn new(engine: &Engine, store_dir: &Path, command: CompileCommand) -> wasmtime::Result<Self> {
+        Ok(Self {
+            engine: engine.clone(),
+            linker: linker(engine)?,
+            compatibility: engine::compatibility(engine),
+            store: ArtefactStore::open(store_dir),
+            command,
+            compiling: Semaphore::new(1),
+            loaded: Mutex::default(),
+        })
+    }
+
+    /// Everything up to and including `describe`. `instance` gives the bounds of that call.
+    pub(crate) async fn load(
+        &self,
+        source: &Source,
+        instance: Arc<Instance>,
+    ) -> Result<Arc<Loaded>, LoadFault> {
+        let wanted = source.clone();
+        let file = tokio::task::spawn_blocking(move || source::read(&wanted))
+            .await
+            .map_err(|error| LoadFault::new(Stage::Read, format!("reading stopped: {error}")))??;
+        let cell = {
+            let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(loaded.entry(file.sha256.clone()).or_default())
+        };
+        let result = cell.get_or_init(|| self.prepare(file, instance)).await.clone();
+        if result.is_err() {
+            // The next instance of it tries anew: the fault may have been the disk's.
+            self.loaded
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .retain(|_, other| !Arc::ptr_eq(other, &cell));
+        }
+        result
+    }
+
+    async fn prepare(&self, file: source::Bytes, instance: Arc<Instance>) -> Result<Arc<Loaded>, LoadFault> {
+        let audit = audit::audit(&file.bytes).map_err(|error| match error {
+            AuditError::Kind(why) => LoadFault::new(Stage::Kind, why),
+            AuditError::Interface(why) => LoadFault::new(Stage::Audit, format!("the component {why}")),
+        })?;
+        if !audit.denied_imports.is_empty() {
+            tracing::debug!(provider = %instance.name, imports = ?audit.denied_imports, "these imports link and fail when used");
+        }
+        let component = self.component(&file).await?;
+        let link = |error: wasmtime::Error| {
+            LoadFault::new(Stage::Instantiate, format!("the component does not fit the contract: {error:#}"))
+        };
+        let guest = self.linker.instantiate_pre(&component).and_then(ProviderPre::new).map_err(link)?;
+        let description = describe(&guest, instance).await?;
+        let schema = |name: &str, text: Option<&String>| {
+            DocumentSchema::compile(text.map(String::as_str))
+                .map_err(|why| LoadFault::new(Stage::Schema, format!("the provider's {name} {why}")))
+        };
+        Ok(Arc::new(Loaded {
+            digest: format!("sha256:{}", file.sha256),
+            contract: audit.contract,
+            guest,
+            config_schema: schema("config-schema", description.config_schema.as_ref())?,
+            placement_schema: schema("placement-schema", description.placement_schema.as_ref())?,
+            parameters_schema: schema("parameters-schema", description.parameters_schema.as_ref())?,
+            description,
+        }))
+    }
+
+    /// From the store, or compiled into it.
+    async fn component(&self, file: &source::Bytes) -> Result<Component, LoadFault> {
+        let store = self.store.clone()?;
+        let artefact = store.path(&file.sha256, &self.compatibility);
+        if artefact.exists() {
+            match self.map(&artefact) {
+                Ok(component) => return Ok(component),
+                Err(error) => {
+                    tracing::warn!(path = %artefact.display(), error = %format!("{error:#}"), "a compiled component is damaged; compiling it again")
+                }
+            }
+        }
+        let _turn = self
+            .compiling
+            .acquire()
+            .await
+            .map_err(|_| LoadFault::new(Stage::Compile, "the host is shutting down"))?;
+        if !artefact.exists() || self.map(&artefact).is_err() {
+            tracing::info!(digest = %file.sha256, bytes = file.bytes.len(), "compiling a provider; a large one takes half a minute");
+            compile::compile(&self.command, &file.bytes, &store.scratch(&file.sha256), &artefact).await?;
+        }
+        self.map(&artefact).map_err(|error| {
+            LoadFault::new(Stage::Compile, format!("the compiled component could not be used: {error:#}"))
+        })
+    }
+
+    #[expect(
+        unsafe_code,
+        reason = "the file was written by our compile child into a folder that only we can write"
+    )]
+    fn map(&self, artefact: &Path) -> wasmtime::Result<Component> {
+        // SAFETY: artefacts come from this program alone: `ArtefactStore::open` made sure that the folder
+        // is ours with mode 0700 and no link, and nothing from outside is ever put there.
+        unsafe { Component::deserialize_file(&self.engine, artefact) }
+    }
+}
+
+fn linker(engine: &Engine) -> wasmtime::Result<Linker<GuestState>> {
+    let mut linker = Linker::new(engine);
+    wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+    wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
+    host_log::add_to_linker::<_, wasmtime::component::HasSelf<_>>(&mut linker, |state| state)?;
+    Ok(linker)
+}
+
+/// The trial instantiation (types of exports are checked there) and the first call.
+async fn describe(
+    guest: &ProviderPre<GuestState>,
+    instance: Arc<Instance>,
+) -> Result<Description, LoadFault> {
+    let setup = CallSetup {
+        op: Op::Describe,
+        guest: guest.clone(),
+        instance,
+        mask: Default::default(),
+        machine: None,
+        timeout: Op::Describe.deadline(),
+    };
+    let body: call::Body<_> = Box::new(|store, provider: &Provider, _context| {
+        Box::pin(async move { provider.egress_proxies_provider_meta().call_describe(store).await })
+    });
+    let given =
+        call::run(setup, body).await.map_err(|failure| LoadFault::of_call(Stage::Describe, &failure))?;
+    convert::description(given).map_err(|failure| LoadFault::of_call(Stage::Describe, &failure))
+}

@@ -1,0 +1,293 @@
+//! One loaded provider instance: permits, checks before a call, the call on the guests' runtime, checks
+//! after it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use egress_proxies_core::provider::{
+    Call, CreatePlan, CreateRequest, Deletion, Failure, HostFault, InstanceRef, Listing, Observation,
+    Provider, ProviderInfo, Reason, Tags,
+};
+use ipnet::IpNet;
+use serde_json::{Map, Value};
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+
+use crate::bindings::{Provider as Guest, egress_proxies::provider::model};
+use crate::call::mask::Mask;
+use crate::call::{self, Body, CallSetup, Instance, Op};
+use crate::convert::{self, Place};
+use crate::load::{DocumentSchema, Loaded};
+
+/// Machines of one page.
+const PAGE: u32 = 1_000;
+/// Pages of one listing.
+const MOST_PAGES: u32 = 100;
+/// Times that a listing starts anew after a stale cursor.
+const MOST_RESTARTS: u32 = 2;
+
+/// Memory of all calls in flight, over all providers. Deletes have a share of their own, so that a busy
+/// operator can always clean up.
+#[derive(Debug, Clone)]
+pub(crate) struct MemoryPool {
+    calls: Arc<Semaphore>,
+    deletes: Arc<Semaphore>,
+}
+
+impl MemoryPool {
+    /// `mebibytes` in all; a quarter is for deletes.
+    pub(crate) fn new(mebibytes: u32) -> Self {
+        let all = usize::try_from(mebibytes).unwrap_or(usize::MAX);
+        let deletes = all / 4;
+        Self { calls: Arc::new(Semaphore::new(all - deletes)), deletes: Arc::new(Semaphore::new(deletes)) }
+    }
+}
+
+/// Permits of one instance.
+#[derive(Debug, Clone)]
+pub(crate) struct Permits {
+    calls: Arc<Semaphore>,
+    deletes: Arc<Semaphore>,
+    memory: MemoryPool,
+}
+
+impl Permits {
+    pub(crate) fn new(concurrency: u32, memory: MemoryPool) -> Self {
+        let count = usize::try_from(concurrency).unwrap_or(1);
+        Self { calls: Arc::new(Semaphore::new(count)), deletes: Arc::new(Semaphore::new(count)), memory }
+    }
+
+    /// Both permits at once or none; never waits.
+    fn take(&self, op: Op, mebibytes: u32) -> Option<(OwnedSemaphorePermit, OwnedSemaphorePermit)> {
+        let (calls, memory) = match op {
+            Op::Delete => (&self.deletes, &self.memory.deletes),
+            Op::Describe | Op::ValidateConfig | Op::ValidateCreate | Op::Create | Op::Get | Op::List => {
+                (&self.calls, &self.memory.calls)
+            }
+        };
+        let call = Arc::clone(calls).try_acquire_owned().ok()?;
+        let memory = Arc::clone(memory).try_acquire_many_owned(mebibytes).ok()?;
+        Some((call, memory))
+    }
+}
+
+/// A provider instance that is ready.
+pub(crate) struct WasmProvider {
+    pub(crate) info: ProviderInfo,
+    pub(crate) loaded: Arc<Loaded>,
+    pub(crate) instance: Arc<Instance>,
+    pub(crate) address_cidrs: Arc<[IpNet]>,
+    pub(crate) permits: Permits,
+    pub(crate) handle: Handle,
+    pub(crate) tasks: TaskTracker,
+}
+
+impl WasmProvider {
+    /// One call on the guests' runtime; dropping the future cancels it.
+    async fn call<T: Send + 'static>(
+        &self,
+        op: Op,
+        machine: Option<&CreateRequest>,
+        timeout: Duration,
+        body: Body<T>,
+    ) -> Result<T, Failure> {
+        let name = &self.info.name;
+        let Some(permit) = self.permits.take(op, self.instance.limits.memory_mib) else {
+            self.instance.recorder.no_permit(name);
+            return Err(Failure::new(
+                Reason::Host(HostFault::NoPermit),
+                format!("provider {name} has as many calls under way as it may; asked again soon"),
+            ));
+        };
+        let setup = CallSetup {
+            op,
+            guest: self.loaded.guest.clone(),
+            instance: Arc::clone(&self.instance),
+            mask: machine.map(Mask::of).unwrap_or_default(),
+            machine: machine.map(|request| request.name.clone()),
+            timeout,
+        };
+        let task = self.tasks.spawn_on(
+            async move {
+                let answer = call::run(setup, body).await;
+                drop(permit);
+                answer
+            },
+            &self.handle,
+        );
+        AbortOnDropHandle::new(task).await.unwrap_or_else(|error| {
+            tracing::error!(provider = %name, op = op.label(), %error, "a provider call ended outside of its bounds");
+            let what = if error.is_panic() { "the host failed while it handled the call" } else { "the host is shutting down" };
+            Err(Failure::new(Reason::Host(HostFault::Trap), what))
+        })
+    }
+
+    fn place<'a>(&'a self, op: Op, mask: &'a Mask, port: Option<u16>) -> Place<'a> {
+        Place { op, mask, address_cidrs: &self.address_cidrs, port }
+    }
+
+    /// What the guest need not look at again.
+    fn check(&self, request: &CreateRequest) -> Result<(), Failure> {
+        let name = &self.info.name;
+        if self.info.settings.delete_only {
+            return Err(Failure::new(
+                Reason::Denied,
+                format!(
+                    "provider {name} takes no new machines: it is in mode deleteOnly in the providers config"
+                ),
+            ));
+        }
+        document(&self.loaded.placement_schema, "/placement", &request.placement)?;
+        document(&self.loaded.parameters_schema, "/parameters", &request.parameters)?;
+        let bytes = request.bootstrap.as_ref().map_or(0, |bootstrap| bootstrap.expose().len());
+        let most = self.info.bootstrap_max_bytes;
+        if u64::try_from(bytes).unwrap_or(u64::MAX) > u64::from(most) && bytes > 0 {
+            let what = if most == 0 {
+                format!("provider {name} takes no cloudInit")
+            } else {
+                format!("cloudInit has {bytes} bytes; provider {name} takes at most {most}")
+            };
+            return Err(Failure::new(Reason::Invalid("/bootstrap".into()), what));
+        }
+        if request.access.is_some() && !self.info.takes_access {
+            return Err(Failure::new(
+                Reason::Unsupported,
+                format!("provider {name} cannot make machines that demand credentials; remove spec.auth"),
+            ));
+        }
+        Ok(())
+    }
+
+    async fn list(&self, owner: &Tags) -> Result<Listing, Failure> {
+        let mask = Mask::default();
+        let deadline = Instant::now() + Op::List.deadline();
+        let (mut listing, mut cursor, mut restarts) = (Listing::default(), None::<String>, 0);
+        let (mut pages, mut seen) = (0, HashSet::new());
+        loop {
+            pages += 1;
+            if pages > MOST_PAGES {
+                return Err(convert::bad_answer(format!("list-by-tag has more than {MOST_PAGES} pages")));
+            }
+            let request = convert::list_request(owner, cursor.clone(), PAGE);
+            let body: Body<_> = Box::new(|store, guest: &Guest, context| {
+                Box::pin(async move {
+                    guest
+                        .egress_proxies_provider_lifecycle()
+                        .call_list_by_tag(store, &context, &request)
+                        .await
+                })
+            });
+            let left = deadline.saturating_duration_since(Instant::now());
+            let page = match self.call(Op::List, None, left, body).await? {
+                Ok(page) => convert::page(page, owner, PAGE, self.place(Op::List, &mask, None))?,
+                Err(model::Failure { reason: model::Reason::StaleCursor, .. })
+                    if cursor.is_some() && restarts < MOST_RESTARTS =>
+                {
+                    restarts += 1;
+                    (listing, cursor) = (Listing::default(), None);
+                    seen.clear();
+                    continue;
+                }
+                Err(failure) => return Err(convert::failure(failure, Op::List, &mask)),
+            };
+            // A machine may move to a later page while pages are read.
+            listing.items.extend(page.items.into_iter().filter(|item| seen.insert(item.id.clone())));
+            listing.unreachable.extend(page.unreachable);
+            match page.next {
+                None => return Ok(listing),
+                Some(next) if cursor.as_ref() == Some(&next) => {
+                    return Err(convert::bad_answer(
+                        "list-by-tag answered with the cursor that it was given",
+                    ));
+                }
+                Some(next) => cursor = Some(next),
+            }
+        }
+    }
+}
+
+fn document(schema: &DocumentSchema, root: &str, document: &Map<String, Value>) -> Result<(), Failure> {
+    schema.check(document).map_err(|fault| {
+        let pointer = format!("{root}{}", fault.pointer);
+        let message = format!("spec{}: {}", pointer.replace('/', "."), fault.message);
+        Failure::new(Reason::Invalid(pointer), message)
+    })
+}
+
+impl Provider for WasmProvider {
+    fn info(&self) -> &ProviderInfo {
+        &self.info
+    }
+
+    fn validate_create<'a>(&'a self, request: &'a CreateRequest) -> Call<'a, CreatePlan> {
+        Box::pin(async move {
+            self.check(request)?;
+            let given = convert::create_request(request);
+            let body: Body<_> = Box::new(|store, guest: &Guest, context| {
+                Box::pin(async move {
+                    guest.egress_proxies_provider_meta().call_validate_create(store, &context, &given).await
+                })
+            });
+            let op = Op::ValidateCreate;
+            match self.call(op, Some(request), op.deadline(), body).await? {
+                Ok(plan) => convert::plan(plan),
+                Err(failure) => Err(convert::failure(failure, op, &Mask::of(request))),
+            }
+        })
+    }
+
+    fn create<'a>(&'a self, request: &'a CreateRequest) -> Call<'a, egress_proxies_core::provider::Instance> {
+        Box::pin(async move {
+            self.check(request)?;
+            let given = convert::create_request(request);
+            let body: Body<_> = Box::new(|store, guest: &Guest, context| {
+                Box::pin(async move {
+                    guest.egress_proxies_provider_lifecycle().call_create(store, &context, &given).await
+                })
+            });
+            let (op, mask) = (Op::Create, Mask::of(request));
+            match self.call(op, Some(request), op.deadline(), body).await? {
+                Ok(made) => convert::created(made, &request.tags, self.place(op, &mask, Some(request.port))),
+                Err(failure) => Err(convert::failure(failure, op, &mask)),
+            }
+        })
+    }
+
+    fn get<'a>(&'a self, target: &'a InstanceRef) -> Call<'a, Observation> {
+        Box::pin(async move {
+            let given = convert::instance_ref(target);
+            let body: Body<_> = Box::new(|store, guest: &Guest, context| {
+                Box::pin(async move {
+                    guest.egress_proxies_provider_lifecycle().call_get(store, &context, &given).await
+                })
+            });
+            let (op, mask) = (Op::Get, Mask::default());
+            match self.call(op, None, op.deadline(), body).await? {
+                Ok(seen) => convert::observation(seen, target, self.place(op, &mask, None)),
+                Err(failure) => Err(convert::failure(failure, op, &mask)),
+            }
+        })
+    }
+
+    fn delete<'a>(&'a self, target: &'a InstanceRef) -> Call<'a, Deletion> {
+        Box::pin(async move {
+            let given = convert::instance_ref(target);
+            let body: Body<_> = Box::new(|store, guest: &Guest, context| {
+                Box::pin(async move {
+                    guest.egress_proxies_provider_lifecycle().call_delete(store, &context, &given).await
+                })
+            });
+            match self.call(Op::Delete, None, Op::Delete.deadline(), body).await? {
+                Ok(deletion) => Ok(convert::deletion(deletion)),
+                Err(failure) => Err(convert::failure(failure, Op::Delete, &Mask::default())),
+            }
+        })
+    }
+
+    fn list_owned<'a>(&'a self, owner: &'a Tags) -> Call<'a, Listing> {
+        Box::pin(self.list(owner))
+    }
+}

@@ -1,0 +1,405 @@
+//! All configured providers by name: loads them in the background and answers what became of each.
+//!
+//! A provider that cannot be loaded is `Failed` and disturbs nobody. Looking a name up never waits.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use egress_proxies_core::ids::ProviderName;
+use egress_proxies_core::provider::{Lookup, ProviderInfo, Providers, Reason};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::bindings::Provider as Guest;
+pub use crate::call::record::{CallRecord, CallRecorder, NoRecorder};
+use crate::call::{self, CallSetup, Instance, Op};
+use crate::config::{ProviderConfig, ProvidersConfig};
+use crate::convert::{self, Report};
+pub use crate::engine::EngineError;
+use crate::engine::GuestEngine;
+use crate::gate::Policy;
+use crate::gate::kubernetes::{Access, KubernetesTransportFactory};
+use crate::gate::plain::PlainClient;
+use crate::load::{CompileCommand, LoadFault, Loaded, Loader, Stage, hex};
+use crate::provider::{MemoryPool, Permits, WasmProvider};
+use crate::report::ProviderReport;
+
+/// What the host needs from the operator.
+#[derive(Clone)]
+pub struct HostConfig {
+    /// Folder for compiled components; made with mode 0700, must be ours alone.
+    pub store_dir: PathBuf,
+    /// How the compile child is started.
+    pub compile_command: CompileCommand,
+    /// Who sends requests to the operator's own cluster; without it such grants fail their provider.
+    pub kubernetes: Option<Arc<dyn KubernetesTransportFactory>>,
+    /// Who counts calls.
+    pub recorder: Arc<dyn CallRecorder>,
+    /// Memory in MiB that all calls in flight may have together; a quarter of it is for deletes.
+    pub memory_mib: u32,
+}
+
+impl HostConfig {
+    /// With 2 GiB for calls in flight, no cluster and no metrics.
+    pub fn new(store_dir: PathBuf, compile_command: CompileCommand) -> Self {
+        Self {
+            store_dir,
+            compile_command,
+            kubernetes: None,
+            recorder: Arc::new(NoRecorder),
+            memory_mib: 2048,
+        }
+    }
+}
+
+impl std::fmt::Debug for HostConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HostConfig")
+            .field("store_dir", &self.store_dir)
+            .field("compile_command", &self.compile_command)
+            .field("memory_mib", &self.memory_mib)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why the host cannot start. Faults of single providers are not among these.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// No engine or no threads.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The interfaces of this build do not fit together.
+    #[error("the provider interfaces could not be linked: {0}")]
+    Link(String),
+    /// No TLS.
+    #[error("the TLS client could not be built: {0}")]
+    Tls(String),
+}
+
+/// The provider host: engine, threads and all providers. Dropping it ends every call.
+pub struct ProviderHost {
+    shared: Arc<Shared>,
+    loading: TaskTracker,
+    stop: CancellationToken,
+    // Last: its runtime ends when the rest is gone.
+    engine: GuestEngine,
+}
+
+struct Shared {
+    entries: Mutex<BTreeMap<ProviderName, Entry>>,
+    changed: watch::Sender<u64>,
+    calls: TaskTracker,
+}
+
+struct Entry {
+    report: ProviderReport,
+    provider: Option<Arc<WasmProvider>>,
+}
+
+impl std::fmt::Debug for ProviderHost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ProviderHost").field("reports", &self.reports()).finish_non_exhaustive()
+    }
+}
+
+impl ProviderHost {
+    /// Starts the engine and begins to load every provider; returns at once.
+    pub fn start(host: HostConfig, providers: ProvidersConfig) -> Result<Arc<Self>, StartError> {
+        let engine = GuestEngine::start()?;
+        let loader = Loader::new(engine.engine(), &host.store_dir, host.compile_command.clone())
+            .map_err(|error| StartError::Link(format!("{error:#}")))?;
+        let client = PlainClient::new().map_err(|error| StartError::Tls(error.to_string()))?;
+        let shared = Arc::new(Shared {
+            entries: Mutex::default(),
+            changed: watch::channel(0).0,
+            calls: TaskTracker::new(),
+        });
+        let setting = Arc::new(Setting {
+            loader,
+            client,
+            memory: MemoryPool::new(host.memory_mib),
+            handle: engine.handle().clone(),
+            shared: Arc::clone(&shared),
+            host,
+        });
+        let (loading, stop) = (TaskTracker::new(), CancellationToken::new());
+        for (name, entry) in providers.entries {
+            match entry {
+                Err(fault) => {
+                    let fault = LoadFault::new(Stage::Config, fault.to_string());
+                    tracing::warn!(provider = %name, reason = %fault.reason, "a provider's config is faulty");
+                    shared.insert(&name, ProviderReport::faulty(&name, &fault));
+                }
+                Ok(config) => {
+                    shared.insert(&name, ProviderReport::loading(&name, &config));
+                    let (setting, stop) = (Arc::clone(&setting), stop.clone());
+                    loading.spawn_on(
+                        async move { stop.run_until_cancelled(setting.load(name, config)).await },
+                        engine.handle(),
+                    );
+                }
+            }
+        }
+        loading.close();
+        Ok(Arc::new(Self { shared, loading, stop, engine }))
+    }
+
+    /// How each provider is, in order of names.
+    pub fn reports(&self) -> Vec<ProviderReport> {
+        self.shared.lock().values().map(|entry| entry.report.clone()).collect()
+    }
+
+    /// A number that grows with each change of a provider's state.
+    pub fn changed(&self) -> watch::Receiver<u64> {
+        self.shared.changed.subscribe()
+    }
+
+    /// Waits until no provider is loading any more.
+    pub async fn loaded(&self) {
+        self.loading.wait().await;
+    }
+
+    /// Stops loading, waits up to `grace` for calls under way, then cancels the rest.
+    pub async fn shutdown(&self, grace: Duration) {
+        self.stop.cancel();
+        self.shared.calls.close();
+        if tokio::time::timeout(grace, self.shared.calls.wait()).await.is_err() {
+            tracing::warn!(calls = self.shared.calls.len(), "provider calls still under way are cancelled");
+        }
+        self.loading.wait().await;
+        tracing::debug!(engine = ?self.engine, "the provider host has stopped");
+    }
+}
+
+impl Providers for ProviderHost {
+    fn lookup(&self, name: &ProviderName) -> Lookup {
+        let entries = self.shared.lock();
+        let Some(entry) = entries.get(name) else {
+            return Lookup::Unknown { configured: entries.keys().cloned().collect() };
+        };
+        match (&entry.provider, entry.report.stage) {
+            (Some(provider), _) => Lookup::Ready(Arc::<WasmProvider>::clone(provider)),
+            (None, Some(stage)) => {
+                Lookup::Failed { stage, reason: entry.report.reason.clone().unwrap_or_default() }
+            }
+            (None, None) => Lookup::Loading,
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<ProviderName, Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn insert(&self, name: &ProviderName, report: ProviderReport) {
+        self.lock().insert(name.clone(), Entry { report, provider: None });
+        self.announce();
+    }
+
+    fn update(&self, name: &ProviderName, change: impl FnOnce(&mut Entry)) {
+        if let Some(entry) = self.lock().get_mut(name) {
+            change(entry);
+        }
+        self.announce();
+    }
+
+    fn announce(&self) {
+        self.changed.send_modify(|number| *number = number.wrapping_add(1));
+    }
+}
+
+/// What loading needs.
+struct Setting {
+    host: HostConfig,
+    loader: Loader,
+    client: PlainClient,
+    memory: MemoryPool,
+    handle: tokio::runtime::Handle,
+    shared: Arc<Shared>,
+}
+
+impl Setting {
+    async fn load(&self, name: ProviderName, config: ProviderConfig) {
+        match self.instance(&name, &config).await {
+            Ok((provider, report)) => {
+                let policy = &provider.instance.policy;
+                for line in policy.missing_grants() {
+                    tracing::warn!(provider = %name, "the provider asks for more than it is granted; to grant it, add to it in the providers config: {line}");
+                }
+                for warning in &report.warnings {
+                    tracing::warn!(provider = %name, "{warning}");
+                }
+                tracing::info!(provider = %name, digest = %provider.info.digest, scope = %report.scope, "provider is ready");
+                self.shared.update(&name, |entry| {
+                    entry.report.become_ready(&provider.loaded, &report, policy);
+                    entry.provider = Some(Arc::clone(&provider));
+                });
+            }
+            Err(fault) => {
+                tracing::warn!(provider = %name, stage = fault.stage.label(), reason = %fault.reason, "provider could not be loaded");
+                self.shared.update(&name, |entry| entry.report.fail(&fault));
+            }
+        }
+    }
+
+    async fn instance(
+        &self,
+        name: &ProviderName,
+        config: &ProviderConfig,
+    ) -> Result<(Arc<WasmProvider>, Report), LoadFault> {
+        self.check_memory(config)?;
+        let policy = Arc::new(Policy::new(
+            name.clone(),
+            config.egress.clone(),
+            self.access(config)?,
+            self.client.clone(),
+        ));
+        let instance = self.context(name, config, policy);
+        let loaded = self.loader.load(&config.source, Arc::clone(&instance)).await?;
+        loaded.config_schema.check(&config.config).map_err(|fault| {
+            LoadFault::new(Stage::Validate, format!("/config{}: {}", fault.pointer, fault.message))
+        })?;
+        let report = validate(&loaded, &instance).await?;
+        let policy = instance.policy.with_needs(report.needs.clone());
+        let instance = self.context(name, config, policy);
+        let provider = WasmProvider {
+            info: info(name, config, &loaded, &report),
+            permits: Permits::new(config.limits.concurrency, self.memory.clone()),
+            address_cidrs: config.address_cidrs.clone().into(),
+            handle: self.handle.clone(),
+            tasks: self.shared.calls.clone(),
+            loaded,
+            instance,
+        };
+        Ok((Arc::new(provider), report))
+    }
+
+    /// A limit that no pool could ever satisfy would look like an endless lack of permits.
+    fn check_memory(&self, config: &ProviderConfig) -> Result<(), LoadFault> {
+        let (asked, most) = (config.limits.memory_mib, self.host.memory_mib / 4);
+        if asked > most {
+            return Err(LoadFault::new(
+                Stage::Config,
+                format!(
+                    "limits.memoryMiB is {asked}; with {} MiB for all calls together it can be at most {most}",
+                    self.host.memory_mib
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    fn access(&self, config: &ProviderConfig) -> Result<Option<Access>, LoadFault> {
+        let Some(grant) = &config.kubernetes else { return Ok(None) };
+        let fault = |why: String| LoadFault::new(Stage::Kubernetes, why);
+        let Some(factory) = &self.host.kubernetes else {
+            return Err(fault(
+                "the operator has no connection to a cluster; remove the field kubernetes".into(),
+            ));
+        };
+        let transport =
+            factory.for_service_account(&grant.namespace, &grant.service_account).map_err(fault)?;
+        Ok(Some(Access::new(grant.clone(), transport)))
+    }
+
+    fn context(&self, name: &ProviderName, config: &ProviderConfig, policy: Arc<Policy>) -> Arc<Instance> {
+        Arc::new(Instance {
+            name: name.clone(),
+            config: Value::Object(config.config.clone()).to_string(),
+            limits: config.limits,
+            policy,
+            namespace: config.kubernetes.as_ref().map(|grant| grant.namespace.clone()),
+            recorder: Arc::clone(&self.host.recorder),
+        })
+    }
+}
+
+async fn validate(loaded: &Loaded, instance: &Arc<Instance>) -> Result<Report, LoadFault> {
+    let setup = CallSetup {
+        op: Op::ValidateConfig,
+        guest: loaded.guest.clone(),
+        instance: Arc::clone(instance),
+        mask: Default::default(),
+        machine: None,
+        timeout: Op::ValidateConfig.deadline(),
+    };
+    let body: call::Body<_> = Box::new(|store, guest: &Guest, context| {
+        Box::pin(
+            async move { guest.egress_proxies_provider_meta().call_validate_config(store, &context).await },
+        )
+    });
+    let fault = |failure| LoadFault::of_call(Stage::Validate, &failure);
+    match call::run(setup, body).await.map_err(fault)? {
+        Ok(given) => convert::report(given).map_err(fault),
+        Err(failure) => {
+            let failure = convert::failure(failure, Op::ValidateConfig, &Default::default());
+            let message = match &failure.reason {
+                Reason::Invalid(pointer)
+                    if !pointer.is_empty() && !failure.message.starts_with(pointer.as_str()) =>
+                {
+                    format!("{pointer}: {}", failure.message)
+                }
+                _ => failure.message,
+            };
+            Err(LoadFault::new(Stage::Validate, message))
+        }
+    }
+}
+
+fn info(name: &ProviderName, config: &ProviderConfig, loaded: &Loaded, report: &Report) -> ProviderInfo {
+    ProviderInfo {
+        name: name.clone(),
+        digest: loaded.digest.clone(),
+        config_hash: config_hash(config),
+        scope: report.scope.clone(),
+        bootstrap_max_bytes: loaded.description.bootstrap_max_bytes,
+        list_lag: loaded.description.list_lag,
+        takes_access: loaded.description.takes_access,
+        // One second for what surrounds a call.
+        longest_call: Op::List.deadline() + Duration::from_secs(1),
+        settings: config.settings.clone(),
+    }
+}
+
+/// Of what a guest's verdict may depend on: a change of it gives a latched request another chance.
+fn config_hash(config: &ProviderConfig) -> String {
+    let grants = serde_json::json!({
+        "config": config.config, "kubernetes": config.kubernetes, "egress": config.egress,
+    });
+    let mut text = String::new();
+    canonical(&grants, &mut text);
+    hex(&Sha256::digest(text)).chars().take(32).collect()
+}
+
+/// JSON with sorted keys.
+fn canonical(value: &Value, out: &mut String) {
+    match value {
+        Value::Object(map) => {
+            out.push('{');
+            for (key, value) in map.iter().collect::<BTreeMap<_, _>>() {
+                out.push_str(&Value::String(key.clone()).to_string());
+                out.push(':');
+                canonical(value, out);
+                out.push(',');
+            }
+            out.push('}');
+        }
+        Value::Array(items) => {
+            out.push('[');
+            for item in items {
+                canonical(item, out);
+                out.push(',');
+            }
+            out.push(']');
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            out.push_str(&value.to_string())
+        }
+    }
+}
