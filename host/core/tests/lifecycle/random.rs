@@ -1,4 +1,4 @@
-//! Random schedules of faults, edits, deaths and stale caches; then calm.
+//! Random schedules of faults, edits, deaths and stale caches; then calm. `PROPTEST_CASES=12000` for a long run.
 
 use std::time::Duration;
 
@@ -100,7 +100,7 @@ fn happen(world: &mut World, event: &Event) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_schedule_ends_with_one_machine_or_none(

@@ -21,7 +21,8 @@ pub(super) fn decide(cx: &Context<'_>, provider: &ProviderFacts, wanted: Wanted)
         match cx.seen(&made.id) {
             Some(MachineSeen::Found(instance)) => return record(cx, "the_new_machine_is_recorded", instance),
             None => return cx.get("an_unrecorded_machine_is_looked_at", &made.id),
-            Some(MachineSeen::Absent(_) | MachineSeen::CouldNotTell(_)) => {}
+            Some(MachineSeen::CouldNotTell(_)) => return held(cx, false, cx.policy.provisioning_poll),
+            Some(MachineSeen::Absent(_)) => {}
         }
     }
     if object.status.ip.is_some() {

@@ -40,8 +40,12 @@ pub(super) fn decide(cx: &Context<'_>) -> Decision {
         let status = deleting(cx.trouble());
         return cx.rest("a_back_off_holds_the_deletion", status, Requeue::After(left));
     }
-    if let Some(id) = candidates(cx).into_iter().find(|id| cx.seen(id).is_none()) {
-        return cx.get("a_deletion_looks_at_the_machine", &id);
+    for id in candidates(cx) {
+        match cx.seen(&id) {
+            None => return cx.get("a_deletion_looks_at_the_machine", &id),
+            Some(MachineSeen::CouldNotTell(_)) => return unknown(cx), // asked before the object changed
+            Some(MachineSeen::Found(_) | MachineSeen::Absent(_)) => {}
+        }
     }
     if let Some(decision) = machines_go(cx) {
         return decision;
@@ -51,14 +55,16 @@ pub(super) fn decide(cx: &Context<'_>) -> Decision {
             let action = Action::ListOwned(cx.owner().tags());
             return act("a_deletion_lists_the_machines", action, intent(Stage::Untouched));
         }
-        Some(ListSeen::Partial(..) | ListSeen::Failed(_)) => {
-            let status = deleting(cx.trouble());
-            let requeue = Requeue::After(cx.policy.deletion_poll);
-            return cx.rest("a_back_off_holds_the_deletion", status, requeue);
-        }
+        Some(ListSeen::Partial(..) | ListSeen::Failed(_)) => return unknown(cx),
         Some(ListSeen::Complete(_)) => {}
     }
     finish(cx, provider)
+}
+
+/// The provider could not tell: nothing follows from that.
+fn unknown(cx: &Context<'_>) -> Decision {
+    let requeue = Requeue::After(cx.policy.deletion_poll);
+    cx.rest("a_back_off_holds_the_deletion", deleting(cx.trouble()), requeue)
 }
 
 /// Nothing is there: for certain?

@@ -25,8 +25,12 @@ pub(super) enum Found<'a> {
 /// Looks for machines; deletes those that are surplus, one after the other.
 pub(super) fn machines<'a>(cx: &Context<'a>, wanted: &Desired) -> Found<'a> {
     let next = |decision: Decision| Found::Next(Box::new(decision));
-    if let Some(id) = cx.observed.object.planned_id.as_ref().filter(|id| cx.seen(id).is_none()) {
-        return next(cx.get("the_planned_machine_is_looked_at", id));
+    if let Some(id) = &cx.observed.object.planned_id {
+        match cx.seen(id) {
+            None => return next(cx.get("the_planned_machine_is_looked_at", id)),
+            Some(MachineSeen::CouldNotTell(_)) => return next(held(cx, false, cx.policy.provisioning_poll)),
+            Some(MachineSeen::Found(_) | MachineSeen::Absent(_)) => {}
+        }
     }
     match &cx.observed.pass.list {
         None => {

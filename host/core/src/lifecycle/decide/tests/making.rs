@@ -156,3 +156,11 @@ fn a_foreign_machine_under_the_planned_name_is_neither_adopted_nor_deleted() {
         "{conflict:#?}"
     );
 }
+
+#[test]
+fn a_look_that_failed_before_an_edit_is_no_absence() {
+    let edited = Case::claimed().get_fails(Reason::Transient).edited().listed(Vec::new());
+    assert_eq!(edited.decide().row, "a_back_off_holds");
+    let unrecorded = Case::claimed().unrecorded().get_fails(Reason::Transient).edited().listed(Vec::new());
+    assert_eq!(unrecorded.decide().row, "a_back_off_holds");
+}

@@ -63,3 +63,10 @@ fn a_machine_that_was_found_in_between_starts_the_count_of_absences_anew() {
     let again = found.absent("m1").listed(Vec::new());
     assert_eq!(again.decide().row, "a_deletion_waits_for_the_second_absence");
 }
+
+#[test]
+fn a_look_that_failed_before_the_object_was_seen_to_be_deleted_is_no_absence() {
+    let unknown = Case::published().edit(|observed| observed.memory.first_touch = true);
+    let deleted = unknown.get_fails(Reason::Transient).deleted().listed(Vec::new());
+    assert_eq!(deleted.decide().row, "a_back_off_holds_the_deletion");
+}
