@@ -9,7 +9,7 @@ use crate::provider::{CreateRequest, InstanceRef, Tags};
 
 use super::StatusIntent;
 
-/// The answer of [`super::decide`].
+/// The answer of [`super::decide()`].
 #[derive(Debug, Clone)]
 pub struct Decision {
     /// The one effect.

@@ -1,5 +1,5 @@
 //! Decisions about a Proxy and its machine. Pure: the operator's lifecycle loop gathers an [`Observed`],
-//! asks [`decide`], carries out the one [`Action`], feeds the [`Outcome`] back with [`absorb`], and asks
+//! asks [`decide()`], carries out the one [`Action`], feeds the [`Outcome`] back with [`absorb`], and asks
 //! again until the answer is [`Action::Wait`]. `docs/lifecycle.md` has the tables.
 //!
 //! The loop, in full:

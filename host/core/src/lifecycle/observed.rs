@@ -1,7 +1,7 @@
 //! Everything that a decision about one Proxy may depend on, as plain values.
 //!
 //! The loop builds it from its stores (object, Secrets, provider registry, verdicts) and refreshes
-//! [`Surroundings`] before each [`super::decide`]; [`Pass`] and [`Memory`] change only through
+//! [`Surroundings`] before each [`super::decide()`]; [`Pass`] and [`Memory`] change only through
 //! [`super::absorb`].
 
 use std::time::Duration;

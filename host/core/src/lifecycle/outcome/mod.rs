@@ -1,4 +1,4 @@
-//! Folds the outcome of an effect into what is observed: the only place where [`Pass`] and [`Memory`]
+//! Folds the outcome of an effect into what is observed: the only place where [`super::Pass`] and [`super::Memory`]
 //! change. Pure, and shared by the operator and the simulator of the tests.
 
 mod calls;
