@@ -1,10 +1,10 @@
 //! Rows that come before any machine: the API server, the object, the provider, a back-off.
 
-use super::case::Case;
+use super::case::{Case, failure};
 use super::rows;
 use crate::crd::FINALIZER;
 use crate::lifecycle::pass::ApiState;
-use crate::lifecycle::{Action, Outcome, ProviderView, ProvisionedReason, Requeue, Stage, Written};
+use crate::lifecycle::{Action, Outcome, ProviderView, ProvisionedReason, Requeue, Stage, Written, sending};
 use crate::provider::{HostFault, InstanceState, Reason};
 
 fn failed() -> ProviderView {
@@ -119,4 +119,25 @@ fn a_write_that_is_refused_although_nothing_changed_is_not_repeated_at_once() {
     newer.resource_version = "2".to_owned();
     let looked = refused.absorb(Outcome::Looked(Written::Done(Box::new(newer))));
     assert!(matches!(looked.decide().action, Action::WriteStatus(_)));
+}
+
+#[test]
+fn a_missing_permit_does_not_hide_the_trouble_that_there_is() {
+    let quota = Case::claimed().created(Err(failure(Reason::Quota))).later(400).next_pass();
+    let waiting = quota.get_fails(Reason::Host(HostFault::NoPermit)).decide();
+    let Stage::Blocked(reason, _) = waiting.status.stage else { panic!("{waiting:#?}") };
+    assert_eq!(reason, ProvisionedReason::QuotaExceeded);
+}
+
+#[test]
+fn a_create_whose_outcome_never_came_back_counts_as_unanswered() {
+    let mut case = Case::claimed().edit(|observed| observed.memory.first_touch = true);
+    assert!(case.observed.memory.saw_all_creates_answered());
+    let request = case.clone().absent("m1").listed(Vec::new()).validated(Ok(())).fresh().decide().action;
+    sending(&mut case.observed, &request);
+    assert!(!case.observed.memory.saw_all_creates_answered());
+    let answered = case.clone().created(Err(failure(Reason::Quota)));
+    assert!(answered.observed.memory.saw_all_creates_answered());
+    let unanswered = case.created(Err(failure(Reason::Host(HostFault::Deadline))));
+    assert!(!unanswered.observed.memory.saw_all_creates_answered());
 }
