@@ -7,6 +7,7 @@
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod kubernetes_client;
 
 pub mod health;
 pub mod http;

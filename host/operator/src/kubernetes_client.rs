@@ -1,0 +1,211 @@
+//! Clients of the Kubernetes API: the one place that builds them.
+//!
+//! Invariants: no client resends a request by itself (a repeated write is a decision, taken after a fresh
+//! look), no request other than a watch takes longer than [`REQUEST_TIMEOUT`], answer read to its end, and
+//! proxy variables of the environment are ignored: the operator's own proxies must never carry its own
+//! control traffic.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::client::{Body, ClientBuilder, DynBody};
+use kube::{Api, Client, Config};
+use tokio::time::Sleep;
+use tower::util::BoxService;
+use tower::{BoxError, Layer, Service};
+
+/// Longest time of a request that is not a watch.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest silence on a connection: a little more than a watch of 60 s lasts.
+const SILENCE: Duration = Duration::from_secs(75);
+
+/// Why no client could be built.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Neither a kubeconfig nor a service account was found.
+    #[error(
+        "no way to reach the Kubernetes API: set KUBECONFIG to a kubeconfig file, or run in a pod with a service account"
+    )]
+    NoConfig(#[source] Box<kube::config::InferConfigError>),
+    /// The configuration was found and is of no use.
+    #[error("the Kubernetes client configuration cannot be used")]
+    Unusable(#[source] Box<kube::Error>),
+}
+
+/// Finds the configuration as kubectl does (kubeconfig, then service account) and makes it safe for
+/// writers.
+pub async fn infer_config() -> Result<Config, ClientError> {
+    let config = Config::infer().await.map_err(|error| ClientError::NoConfig(Box::new(error)))?;
+    Ok(safe(config))
+}
+
+/// Takes resends, proxies and endless waits out of a configuration.
+pub fn safe(mut config: Config) -> Config {
+    config.default_retry = false;
+    config.proxy_url = None;
+    config.connect_timeout = Some(REQUEST_TIMEOUT);
+    config.write_timeout = Some(REQUEST_TIMEOUT);
+    config.read_timeout = Some(SILENCE);
+    config.reset_reader_on_write = true;
+    config
+}
+
+/// Builds a client; see the module for its rules.
+pub fn client(config: Config) -> Result<Client, ClientError> {
+    Ok(builder(config)?.build())
+}
+
+/// The service below a client, so that further layers (counting, impersonation) can be put on top.
+pub type BoundedService = Bounded<BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>>;
+
+/// As [`client`], before it is built.
+pub fn builder(config: Config) -> Result<ClientBuilder<BoundedService>, ClientError> {
+    let builder =
+        ClientBuilder::try_from(safe(config)).map_err(|error| ClientError::Unusable(Box::new(error)))?;
+    Ok(builder.with_layer(&BoundedLayer))
+}
+
+/// The identity of a cluster that is given no other: the uid of its kube-system namespace.
+pub async fn cluster_id(client: &Client) -> Result<String, kube::Error> {
+    let namespace = Api::<Namespace>::all(client.clone()).get("kube-system").await?;
+    Ok(namespace.metadata.uid.unwrap_or_default())
+}
+
+/// Puts the time limit around a service.
+#[derive(Debug, Clone, Copy)]
+struct BoundedLayer;
+
+impl<S> Layer<S> for BoundedLayer {
+    type Service = Bounded<S>;
+    fn layer(&self, inner: S) -> Bounded<S> {
+        Bounded { inner }
+    }
+}
+
+/// A service whose answers are complete within [`REQUEST_TIMEOUT`]; of a watch, only its head.
+#[derive(Debug)]
+pub struct Bounded<S> {
+    inner: S,
+}
+
+impl<S> Service<Request<Body>> for Bounded<S>
+where
+    S: Service<Request<Body>, Response = Response<Box<DynBody>>, Error = BoxError>,
+    S::Future: Send + 'static,
+{
+    type Response = Response<BoundedBody>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let watch = is_watch(request.uri());
+        let mut limit = Box::pin(tokio::time::sleep(REQUEST_TIMEOUT));
+        let answer = self.inner.call(request);
+        async move {
+            let response = tokio::select! {
+                biased;
+                response = answer => response?,
+                () = &mut limit => return Err(too_slow()),
+            };
+            Ok(response.map(|body| BoundedBody { body, limit: (!watch).then_some(limit) }))
+        }
+        .boxed()
+    }
+}
+
+/// The body of an answer; ends with an error when its time is up.
+pub struct BoundedBody {
+    body: Box<DynBody>,
+    limit: Option<Pin<Box<Sleep>>>,
+}
+
+impl std::fmt::Debug for BoundedBody {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BoundedBody").field("limited", &self.limit.is_some()).finish_non_exhaustive()
+    }
+}
+
+impl HttpBody for BoundedBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
+            return Poll::Ready(frame);
+        }
+        match self.limit.as_mut().map(|limit| limit.poll_unpin(cx)) {
+            Some(Poll::Ready(())) => Poll::Ready(Some(Err(too_slow()))),
+            Some(Poll::Pending) | None => Poll::Pending,
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+fn too_slow() -> BoxError {
+    let seconds = REQUEST_TIMEOUT.as_secs();
+    format!("the Kubernetes API did not answer completely within {seconds} s").into()
+}
+
+fn is_watch(uri: &http::Uri) -> bool {
+    uri.query().is_some_and(|query| query.split('&').any(|pair| pair == "watch=true" || pair == "watch=1"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::BodyExt;
+    use tower::ServiceExt;
+
+    fn endless_body() -> Box<DynBody> {
+        let frames = futures::stream::pending::<Result<Frame<Bytes>, BoxError>>();
+        Box::new(http_body_util::StreamBody::new(frames))
+    }
+
+    async fn call(uri: &str) -> Result<Response<BoundedBody>, BoxError> {
+        let inner = tower::service_fn(|_: Request<Body>| async { Ok(Response::new(endless_body())) });
+        let request = Request::get(uri).body(Body::empty()).unwrap();
+        BoundedLayer.layer(inner).oneshot(request).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_never_ends_is_given_up_after_ten_seconds() {
+        let body = call("/api/v1/secrets?limit=500").await.unwrap().into_body();
+        let error = body.collect().await.unwrap_err().to_string();
+        assert_eq!(error, "the Kubernetes API did not answer completely within 10 s");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_may_stay_silent_for_longer() {
+        let body = call("/api/v1/secrets?watch=true&limit=500").await.unwrap().into_body();
+        assert!(tokio::time::timeout(REQUEST_TIMEOUT * 3, body.collect()).await.is_err());
+    }
+
+    #[test]
+    fn a_configuration_is_made_safe() {
+        let mut config = Config::new("https://127.0.0.1:1".parse().unwrap());
+        config.proxy_url = Some("http://127.0.0.1:3128".parse().unwrap());
+        let config = safe(config);
+        assert!(!config.default_retry && config.proxy_url.is_none());
+    }
+}

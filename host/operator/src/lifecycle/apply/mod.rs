@@ -1,0 +1,152 @@
+//! Carries out what was decided: every effect on machines and objects goes through [`Effects`], one at a
+//! time, each followed by a new decision. Nothing is chosen here.
+//!
+//! Invariant: a process that may no longer act sends nothing ([`Effects::carry_out`] asks before each
+//! effect).
+
+mod metadata;
+mod written;
+
+use std::sync::Arc;
+
+use egress_proxies_core::crd::{Proxy, ProxyStatus};
+use egress_proxies_core::ids::ProxyKey;
+use egress_proxies_core::lifecycle::{Action, MetadataPatch, ObjectFacts, Observed, Outcome, Written};
+use egress_proxies_core::provider::{Failure, Lookup, Provider, Providers, Reason};
+use kube::{Api, Client};
+
+use super::events::{Events, news_of};
+use super::observe::OwnWrites;
+use super::recorder::{self, LifecycleMetrics, Write};
+use super::status;
+use crate::clock::SharedClock;
+
+/// Everything that effects need.
+pub(crate) struct Effects {
+    pub(crate) client: Client,
+    pub(crate) providers: Arc<dyn Providers>,
+    pub(crate) own_writes: Arc<OwnWrites>,
+    pub(crate) events: Events,
+    pub(crate) metrics: Arc<dyn LifecycleMetrics>,
+    pub(crate) clock: SharedClock,
+    pub(crate) may_act: Arc<dyn Fn() -> bool + Send + Sync>,
+}
+
+/// What came of an attempt to act.
+pub(crate) enum Acted {
+    /// The effect was sent; this came of it.
+    Outcome(Outcome),
+    /// The decision was to wait: the pass is over.
+    Waits,
+    /// This process may no longer act.
+    Forbidden,
+}
+
+impl Effects {
+    /// Carries out one action on the Proxy observed.
+    pub(crate) async fn carry_out(&self, action: Action, observed: &Observed) -> Acted {
+        if action == Action::Wait {
+            return Acted::Waits;
+        }
+        if !(self.may_act)() {
+            return Acted::Forbidden;
+        }
+        let object = &observed.object;
+        Acted::Outcome(match action {
+            Action::Wait => return Acted::Waits,
+            Action::LookAgain => Outcome::Looked(self.look(&object.key).await),
+            Action::PatchMetadata(wanted) => Outcome::MetadataPatched(self.patch(object, &wanted).await),
+            Action::RemoveFinalizer(wanted) => Outcome::FinalizerRemoved(self.patch(object, &wanted).await),
+            Action::WriteStatus(asked) => {
+                let result = self.write_status(object, &asked).await;
+                Outcome::StatusWritten { asked, result }
+            }
+            Action::ValidateCreate { key, request } => {
+                let result = match self.provider(object) {
+                    Ok(provider) => provider.validate_create(&request).await,
+                    Err(failure) => Err(failure),
+                };
+                Outcome::Validated { key, result }
+            }
+            Action::Create { key, request } => {
+                let result = match self.provider(object) {
+                    Ok(provider) => provider.create(&request).await,
+                    Err(failure) => Err(failure),
+                };
+                Outcome::Created { key, result }
+            }
+            Action::Get(target) => {
+                let result = match self.provider(object) {
+                    Ok(provider) => provider.get(&target).await,
+                    Err(failure) => Err(failure),
+                };
+                Outcome::Got { target, result }
+            }
+            Action::ListOwned(owner) => Outcome::Listed(match self.provider(object) {
+                Ok(provider) => provider.list_owned(&owner).await,
+                Err(failure) => Err(failure),
+            }),
+            Action::Delete { target, why } => {
+                tracing::info!(proxy = %object.key, uid = %object.uid, machine = %target.id, why, "deleting a machine");
+                let result = match self.provider(object) {
+                    Ok(provider) => provider.delete(&target).await,
+                    Err(failure) => Err(failure),
+                };
+                Outcome::Deleted { target, result }
+            }
+        })
+    }
+
+    /// Reads the object live.
+    pub(crate) async fn look(&self, key: &ProxyKey) -> Written {
+        let answer = self.api(key).get(&key.name).await;
+        written::sort(answer, |object| self.own_writes.keep(Arc::new(object)))
+    }
+
+    async fn patch(&self, object: &ObjectFacts, wanted: &MetadataPatch) -> Written {
+        let answer = metadata::patch(&self.api(&object.key), &object.key.name, &object.uid, wanted).await;
+        self.sorted(object, Write::Metadata, answer)
+    }
+
+    async fn write_status(&self, object: &ObjectFacts, asked: &ProxyStatus) -> Written {
+        let answer = status::write(&self.api(&object.key), object, asked).await;
+        let result = self.sorted(object, Write::Status, answer);
+        if let (Written::Done(_), Some(news)) = (&result, news_of(&object.status, asked)) {
+            self.events.tell(object, news, self.clock.now().wall).await;
+        }
+        result
+    }
+
+    fn sorted(&self, object: &ObjectFacts, what: Write, answer: Result<Proxy, kube::Error>) -> Written {
+        let result = written::sort(answer, |object| self.own_writes.keep(Arc::new(object)));
+        let outcome = match &result {
+            Written::Done(_) => recorder::Outcome::Done,
+            Written::Conflict | Written::Gone => recorder::Outcome::Stale,
+            Written::Failed(error) => {
+                tracing::warn!(proxy = %object.key, what = what.as_str(), %error, "write refused or unanswered");
+                recorder::Outcome::Failed
+            }
+        };
+        self.metrics.wrote(what, outcome);
+        result
+    }
+
+    fn provider(&self, object: &ObjectFacts) -> Result<Arc<dyn Provider>, Failure> {
+        let unavailable = |why: String| Err(Failure::new(Reason::Transient, why));
+        let Some(name) = object.provider() else {
+            return unavailable("spec.provider is not a valid name".to_owned());
+        };
+        match self.providers.lookup(&name) {
+            Lookup::Ready(provider) => Ok(provider),
+            Lookup::Loading => unavailable(format!("provider {name} is being loaded")),
+            Lookup::Failed { stage, reason } => {
+                unavailable(format!("provider {name} failed to load ({stage}): {reason}"))
+            }
+            Lookup::Unknown { .. } => unavailable(format!("provider {name} is not in the providers config")),
+        }
+    }
+
+    fn api(&self, key: &ProxyKey) -> Api<Proxy> {
+        Api::namespaced(self.client.clone(), &key.namespace)
+    }
+}

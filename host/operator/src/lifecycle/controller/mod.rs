@@ -1,0 +1,269 @@
+//! The lifecycle loop: watches, publishes the fleet, and reconciles each Proxy that is due.
+//!
+//! Reconciles of different Proxies run side by side without a limit (providers have their own); those of
+//! one Proxy never do. Nothing is reconciled before every cache was filled, nor before this process may
+//! act. A panic of one reconcile is that Proxy's trouble alone.
+
+mod fleet;
+mod reconcile;
+mod triggers;
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use egress_proxies_core::facts::{Fleet, Verdicts};
+use egress_proxies_core::ids::ProxyKey;
+use egress_proxies_core::lifecycle::Policy;
+use egress_proxies_core::provider::Providers;
+use futures::FutureExt;
+use kube::Client;
+use tokio::sync::watch;
+use tokio::task::{JoinError, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use self::fleet::FleetPublisher;
+use self::reconcile::Reconciler;
+use self::triggers::{Triggers, relay};
+use super::apply::Effects;
+use super::events::Events;
+use super::memory::Memories;
+use super::observe::{self, Namespaces, OnChange, OwnWrites, Sources, Stores, WatchEnded};
+use super::queue::Taken;
+use super::recorder::LifecycleMetrics;
+use crate::clock::SharedClock;
+
+/// How long reconciles under way may go on after the process was told to end.
+const DRAIN: Duration = Duration::from_secs(5);
+/// Until the next try after a reconcile that panicked.
+const AFTER_PANIC: Duration = Duration::from_secs(60);
+
+/// Who may act. Every replica publishes the fleet; only one acts.
+#[derive(Clone)]
+pub struct Leadership {
+    /// Becomes true when this process is elected.
+    pub elected: watch::Receiver<bool>,
+    /// Asked before each effect.
+    pub may_act: Arc<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl Leadership {
+    /// There is no other process.
+    pub fn alone() -> Self {
+        Self { elected: watch::channel(true).1, may_act: Arc::new(|| true) }
+    }
+}
+
+impl std::fmt::Debug for Leadership {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Leadership").field("elected", &*self.elected.borrow()).finish_non_exhaustive()
+    }
+}
+
+/// All that the loop is connected to.
+pub struct LifecycleSetup {
+    /// A client from `kubernetes_client`: no resends, bounded in time.
+    pub client: Client,
+    /// Where to look for Proxies.
+    pub namespaces: Namespaces,
+    /// The configured providers.
+    pub providers: Arc<dyn Providers>,
+    /// Changes whenever a provider becomes ready, fails, appears or goes.
+    pub provider_changes: watch::Receiver<u64>,
+    /// From the health loop.
+    pub verdicts: watch::Receiver<Verdicts>,
+    /// To the health and pool loops.
+    pub fleet: watch::Sender<Fleet>,
+    /// The clock.
+    pub clock: SharedClock,
+    /// Durations and limits.
+    pub policy: Policy,
+    /// Identity of this cluster, see `kubernetes_client::cluster_id`.
+    pub cluster: String,
+    /// Probe URL of last resort.
+    pub default_probe_url: Option<String>,
+    /// Name of this process in Events, such as its pod.
+    pub instance: String,
+    /// Who may act.
+    pub leadership: Leadership,
+    /// Measures.
+    pub metrics: Arc<dyn LifecycleMetrics>,
+}
+
+impl std::fmt::Debug for LifecycleSetup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LifecycleSetup")
+            .field("namespaces", &self.namespaces)
+            .field("policy", &self.policy)
+            .field("cluster", &self.cluster)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why the loop ended without being told to.
+#[derive(Debug, thiserror::Error)]
+pub enum LifecycleError {
+    /// A watch ended.
+    #[error(transparent)]
+    Watch(#[from] WatchEnded),
+    /// One of the loop's own tasks ended or panicked.
+    #[error("a task of the lifecycle loop ended: {0:?}")]
+    Task(Option<JoinError>),
+    /// The election is over for this process.
+    #[error("the leader election ended")]
+    Election,
+}
+
+/// Runs until told to end. Dropping the future ends everything at once, effects under way included.
+pub async fn run(setup: LifecycleSetup, cancel: CancellationToken) -> Result<(), LifecycleError> {
+    let own_writes = Arc::new(OwnWrites::default());
+    let triggers = Arc::new(Triggers::new(Arc::clone(&own_writes), Arc::clone(&setup.clock)));
+    let told: Arc<dyn OnChange> = Arc::clone(&triggers) as Arc<dyn OnChange>;
+    let (stores, watches) = observe::open(&setup.client, &setup.namespaces, &told);
+    let mut tasks = JoinSet::new();
+    for watch in watches {
+        tasks.spawn(watch);
+    }
+    tokio::select! {
+        biased;
+        () = cancel.cancelled() => Ok(()),
+        ended = tasks.join_next() => Err(LifecycleError::Task(ended.and_then(Result::err))),
+        worked = work(setup, stores, triggers, own_writes, cancel.clone()) => worked,
+    }
+}
+
+async fn work(
+    setup: LifecycleSetup,
+    stores: Stores,
+    triggers: Arc<Triggers>,
+    own_writes: Arc<OwnWrites>,
+    cancel: CancellationToken,
+) -> Result<(), LifecycleError> {
+    stores.filled().await?;
+    triggers.filled(&stores);
+    let memories = Arc::new(Memories::default());
+    let sources = Sources {
+        stores,
+        providers: Arc::clone(&setup.providers),
+        verdicts: setup.verdicts.clone(),
+        cluster: setup.cluster.clone(),
+        default_probe_url: setup.default_probe_url.clone(),
+    };
+    let publisher = FleetPublisher {
+        sources: sources.clone(),
+        memories: Arc::clone(&memories),
+        dirty: Arc::clone(&triggers.dirty),
+        fleet: setup.fleet.clone(),
+        clock: Arc::clone(&setup.clock),
+    };
+    let mut tasks = JoinSet::new();
+    tasks.spawn(publisher.run());
+    tasks.spawn(relay(
+        Arc::clone(&triggers),
+        setup.verdicts.clone(),
+        setup.provider_changes.clone(),
+        setup.fleet.clone(),
+    ));
+    let controller =
+        Controller { reconciler: Arc::new(reconciler(&setup, sources, memories, own_writes)), triggers };
+    let mut elected = setup.leadership.elected.clone();
+    tokio::select! {
+        biased;
+        () = cancel.cancelled() => Ok(()),
+        ended = tasks.join_next() => Err(LifecycleError::Task(ended.and_then(Result::err))),
+        worked = async {
+            elected.wait_for(|elected| *elected).await.map_err(|_| LifecycleError::Election)?;
+            controller.run(&cancel).await;
+            Ok(())
+        } => worked,
+    }
+}
+
+fn reconciler(
+    setup: &LifecycleSetup,
+    sources: Sources,
+    memories: Arc<Memories>,
+    own_writes: Arc<OwnWrites>,
+) -> Reconciler {
+    let events = Events::new(setup.client.clone(), setup.instance.clone(), Arc::clone(&setup.metrics));
+    let effects = Effects {
+        client: setup.client.clone(),
+        providers: Arc::clone(&setup.providers),
+        own_writes,
+        events,
+        metrics: Arc::clone(&setup.metrics),
+        clock: Arc::clone(&setup.clock),
+        may_act: Arc::clone(&setup.leadership.may_act),
+    };
+    Reconciler {
+        sources,
+        effects,
+        memories,
+        policy: setup.policy.clone(),
+        clock: Arc::clone(&setup.clock),
+        metrics: Arc::clone(&setup.metrics),
+    }
+}
+
+struct Controller {
+    reconciler: Arc<Reconciler>,
+    triggers: Arc<Triggers>,
+}
+
+/// A reconcile that ended: which, and after how long to come again. None: it panicked.
+type Ended = (ProxyKey, Option<Option<Duration>>);
+
+impl Controller {
+    async fn run(&self, cancel: &CancellationToken) {
+        self.triggers.begin();
+        let mut running = JoinSet::new();
+        loop {
+            let wait = self.start_what_is_due(&mut running);
+            let (planned, at_work) = self.triggers.work.depth();
+            self.reconciler.metrics.queue(planned, at_work);
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => break,
+                Some(ended) = running.join_next(), if !running.is_empty() => self.finish(ended),
+                () = self.triggers.work.changed() => {}
+                () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
+            }
+        }
+        let drained = async { while running.join_next().await.is_some() {} };
+        if tokio::time::timeout(DRAIN, drained).await.is_err() {
+            tracing::warn!("reconciles still under way after {DRAIN:?} were broken off");
+        }
+    }
+
+    fn start_what_is_due(&self, running: &mut JoinSet<Ended>) -> Option<Duration> {
+        loop {
+            match self.triggers.work.take(self.triggers.clock.now().mono) {
+                Taken::Empty => return None,
+                Taken::Wait(wait) => return Some(wait),
+                Taken::Key(key) => {
+                    let reconciler = Arc::clone(&self.reconciler);
+                    running.spawn(async move {
+                        let pass = AssertUnwindSafe(reconciler.reconcile(&key)).catch_unwind();
+                        let result = pass.await.ok();
+                        (key, result)
+                    });
+                }
+            }
+        }
+    }
+
+    fn finish(&self, ended: Result<Ended, JoinError>) {
+        let now = self.triggers.clock.now().mono;
+        match ended {
+            Ok((key, result)) => {
+                if result.is_none() {
+                    tracing::error!(proxy = %key, "a reconcile panicked; it is tried again in {AFTER_PANIC:?}");
+                }
+                let wait = result.unwrap_or(Some(AFTER_PANIC));
+                self.triggers.work.done(&key, wait.map(|wait| now + wait));
+                self.triggers.dirty.add(key, now); // the pass may have seen a machine run
+            }
+            Err(error) => tracing::error!(%error, "a reconcile was broken off"),
+        }
+    }
+}

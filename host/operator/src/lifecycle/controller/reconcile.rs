@@ -1,0 +1,117 @@
+//! One pass over one Proxy: observe, decide, act, learn, until the decision is to wait. Decisions bound
+//! the number of effects of a pass.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use egress_proxies_core::ids::{ProxyKey, ProxyUid};
+use egress_proxies_core::lifecycle::{
+    ObjectFacts, Observed, Outcome, Policy, Requeue, Written, absorb, decide,
+};
+use tracing::Instrument;
+
+use crate::clock::SharedClock;
+use crate::lifecycle::apply::{Acted, Effects};
+use crate::lifecycle::memory::Memories;
+use crate::lifecycle::observe::Sources;
+use crate::lifecycle::recorder::{self, LifecycleMetrics};
+
+/// What passes need.
+pub(crate) struct Reconciler {
+    pub(crate) sources: Sources,
+    pub(crate) effects: Effects,
+    pub(crate) memories: Arc<Memories>,
+    pub(crate) policy: Policy,
+    pub(crate) clock: SharedClock,
+    pub(crate) metrics: Arc<dyn LifecycleMetrics>,
+}
+
+impl Reconciler {
+    /// Works on whatever is, or was, under this key; answers after how long to come again.
+    pub(crate) async fn reconcile(&self, key: &ProxyKey) -> Option<Duration> {
+        let current = self.stored(key);
+        let uid = current.as_ref().map(|object| object.uid.clone());
+        let mut waits = Vec::new();
+        for gone in self.memories.left_behind(key, uid.as_ref()) {
+            waits.push(self.timed_pass(gone, true).await);
+        }
+        if let Some(object) = current {
+            waits.push(self.timed_pass(object, false).await);
+        }
+        waits.into_iter().flatten().min()
+    }
+
+    /// The object in the cache, or our own write of it if that is newer.
+    fn stored(&self, key: &ProxyKey) -> Option<ObjectFacts> {
+        let stored = self.sources.stores.proxies.get(&key.namespace, &key.name)?;
+        let newest = self.effects.own_writes.newest(stored);
+        ObjectFacts::of(&newest)
+            .inspect_err(|error| tracing::error!(proxy = %key, %error, "object of no use"))
+            .ok()
+    }
+
+    async fn timed_pass(&self, object: ObjectFacts, missing: bool) -> Option<Duration> {
+        let span = tracing::info_span!("reconcile", proxy = %object.key, uid = %object.uid);
+        let started = self.clock.now().mono;
+        let (requeue, outcome) = self.pass(object.clone(), missing).instrument(span).await;
+        self.metrics.reconciled(outcome, self.clock.now().mono.since(started));
+        match requeue {
+            Requeue::OnChange => None,
+            Requeue::After(wait) => Some(wait),
+            Requeue::Done => {
+                self.forget(&object, &object.uid);
+                None
+            }
+        }
+    }
+
+    fn forget(&self, object: &ObjectFacts, uid: &ProxyUid) {
+        self.memories.forget(object);
+        self.effects.own_writes.forget(uid.as_str());
+        self.effects.events.forget(uid.as_str());
+    }
+
+    async fn pass(&self, object: ObjectFacts, missing: bool) -> (Requeue, recorder::Outcome) {
+        let surroundings = self.sources.surroundings(&object);
+        let memory = self.memories.of(&object);
+        let mut observed = Observed::begin(object, surroundings, memory);
+        if missing {
+            let looked = Outcome::Looked(self.effects.look(&observed.object.key).await);
+            absorb(&mut observed, looked, &self.policy, self.clock.now());
+        }
+        let mut ended = recorder::Outcome::Done;
+        loop {
+            observed.surroundings = self.sources.surroundings(&observed.object);
+            let decision = decide(&observed, &self.policy, self.clock.now());
+            tracing::debug!(row = decision.row, "decided");
+            match self.effects.carry_out(decision.action, &observed).await {
+                Acted::Waits => {
+                    self.memories.keep(&observed);
+                    return (decision.requeue, ended);
+                }
+                Acted::Forbidden => return (Requeue::OnChange, recorder::Outcome::Stale),
+                Acted::Outcome(outcome) => {
+                    if failed(&outcome) {
+                        ended = recorder::Outcome::Failed;
+                    }
+                    absorb(&mut observed, outcome, &self.policy, self.clock.now());
+                    self.memories.keep(&observed);
+                }
+            }
+        }
+    }
+}
+
+fn failed(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Looked(answer) | Outcome::MetadataPatched(answer) | Outcome::FinalizerRemoved(answer) => {
+            matches!(answer, Written::Failed(_))
+        }
+        Outcome::StatusWritten { result, .. } => matches!(result, Written::Failed(_)),
+        Outcome::Validated { result, .. } => result.is_err(),
+        Outcome::Got { result, .. } => result.is_err(),
+        Outcome::Listed(result) => result.is_err(),
+        Outcome::Created { result, .. } => result.is_err(),
+        Outcome::Deleted { result, .. } => result.is_err(),
+    }
+}

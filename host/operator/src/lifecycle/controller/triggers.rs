@@ -1,0 +1,129 @@
+//! What makes a Proxy due: a change of it, of a Secret it refers to, of its verdict, of the providers.
+//!
+//! The event that brings back our own write is no trigger: the pass that wrote has already decided what
+//! comes next.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use egress_proxies_core::facts::{Fleet, Verdicts};
+use egress_proxies_core::ids::{ProxyKey, ProxyUid};
+use kube::ResourceExt;
+use tokio::sync::watch;
+
+use crate::clock::SharedClock;
+use crate::lifecycle::observe::{Change, OnChange, OwnWrites, Stores, key_of, refers_to};
+use crate::lifecycle::queue::Queue;
+
+/// Turns changes into work.
+pub(crate) struct Triggers {
+    pub(crate) work: Arc<Queue>,
+    pub(crate) dirty: Arc<Queue>,
+    pub(crate) own_writes: Arc<OwnWrites>,
+    pub(crate) clock: SharedClock,
+    stores: OnceLock<Stores>,
+    working: AtomicBool,
+}
+
+impl Triggers {
+    /// Nothing is due before [`Triggers::begin`].
+    pub(crate) fn new(own_writes: Arc<OwnWrites>, clock: SharedClock) -> Self {
+        Self {
+            work: Arc::default(),
+            dirty: Arc::default(),
+            own_writes,
+            clock,
+            stores: OnceLock::new(),
+            working: AtomicBool::new(false),
+        }
+    }
+
+    /// The caches are filled: from now on changes of Secrets count.
+    pub(crate) fn filled(&self, stores: &Stores) {
+        self.stores.get_or_init(|| stores.clone());
+    }
+
+    /// This process acts from now on: everything is due.
+    pub(crate) fn begin(&self) {
+        self.working.store(true, Ordering::SeqCst);
+        self.everything();
+    }
+
+    /// Each Proxy in the cache is due, for the fleet and for work.
+    pub(crate) fn everything(&self) {
+        for proxy in self.stores.get().into_iter().flat_map(|stores| stores.proxies.all()) {
+            self.due(key_of(&proxy));
+        }
+    }
+
+    /// One Proxy is due for work.
+    pub(crate) fn work_on(&self, key: ProxyKey) {
+        if self.working.load(Ordering::SeqCst) {
+            self.work.add(key, self.clock.now().mono);
+        }
+    }
+
+    fn due(&self, key: ProxyKey) {
+        self.dirty.add(key.clone(), self.clock.now().mono);
+        self.work_on(key);
+    }
+
+    fn brought_back(&self, change: &Change) -> bool {
+        match (&change.uid, &change.version) {
+            (Some(uid), Some(version)) => self.own_writes.is_ours(uid, version),
+            (None, _) | (_, None) => false,
+        }
+    }
+}
+
+impl OnChange for Triggers {
+    fn proxy(&self, change: Change) {
+        let own = self.brought_back(&change);
+        let (namespace, name) = change.key;
+        let key = ProxyKey::new(namespace, name);
+        if own {
+            self.dirty.add(key, self.clock.now().mono);
+        } else {
+            self.due(key);
+        }
+    }
+
+    fn secret(&self, change: Change) {
+        let (namespace, name) = change.key;
+        for proxy in self.stores.get().into_iter().flat_map(|stores| stores.proxies.all()) {
+            if proxy.namespace().as_deref() == Some(&namespace) && refers_to(&proxy.spec, &name) {
+                self.due(key_of(&proxy));
+            }
+        }
+    }
+}
+
+/// Passes on new verdicts and changes of the providers, for ever.
+pub(crate) async fn relay(
+    triggers: Arc<Triggers>,
+    mut verdicts: watch::Receiver<Verdicts>,
+    mut providers: watch::Receiver<u64>,
+    fleet: watch::Sender<Fleet>,
+) {
+    let mut known = verdicts.borrow_and_update().clone();
+    loop {
+        tokio::select! {
+            Ok(()) = verdicts.changed() => {
+                let new = verdicts.borrow_and_update().clone();
+                for uid in differing(&known, &new) {
+                    let key = fleet.borrow().proxies.get(uid).map(|facts| facts.key.clone());
+                    key.into_iter().for_each(|key| triggers.work_on(key));
+                }
+                known = new;
+            }
+            Ok(()) = providers.changed() => triggers.everything(),
+            else => return std::future::pending().await, // both senders are gone: the process is ending
+        }
+    }
+}
+
+fn differing<'a>(old: &'a Verdicts, new: &'a Verdicts) -> impl Iterator<Item = &'a ProxyUid> {
+    let changed = new.iter().filter(|(uid, verdict)| old.get(*uid) != Some(*verdict)).map(|(uid, _)| uid);
+    let gone = old.keys().filter(|uid| !new.contains_key(*uid));
+    changed.chain(gone)
+}

@@ -1,0 +1,70 @@
+//! What this process remembers of each Proxy between passes, by uid, with the object as it was seen last.
+//!
+//! An object that disappears from the API server in the middle of its life still gets one more pass from
+//! here, so that a machine that nobody wrote down yet is not forgotten.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use egress_proxies_core::facts::Machine;
+use egress_proxies_core::ids::{ProxyKey, ProxyUid};
+use egress_proxies_core::lifecycle::{Memory, ObjectFacts, Observed};
+
+/// One Proxy.
+#[derive(Debug, Clone)]
+struct Remembered {
+    object: ObjectFacts,
+    memory: Memory,
+}
+
+type ByUid = HashMap<ProxyUid, Remembered>;
+
+/// All Proxies that this process has worked on and that are not finished.
+#[derive(Debug, Default)]
+pub(crate) struct Memories {
+    by_key: Mutex<HashMap<ProxyKey, ByUid>>,
+}
+
+impl Memories {
+    fn map(&self) -> MutexGuard<'_, HashMap<ProxyKey, ByUid>> {
+        self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is remembered of an object; new with a random seed if nothing is.
+    pub(crate) fn of(&self, object: &ObjectFacts) -> Memory {
+        let known =
+            self.map().get(&object.key).and_then(|uids| uids.get(&object.uid)).map(|it| it.memory.clone());
+        known.unwrap_or_else(|| Memory::new(rand::random()))
+    }
+
+    /// Keeps what a pass has learned so far.
+    pub(crate) fn keep(&self, observed: &Observed) {
+        let remembered = Remembered { object: observed.object.clone(), memory: observed.memory.clone() };
+        let mut map = self.map();
+        map.entry(observed.object.key.clone()).or_default().insert(observed.object.uid.clone(), remembered);
+    }
+
+    /// Forgets an object.
+    pub(crate) fn forget(&self, object: &ObjectFacts) {
+        let mut map = self.map();
+        if let Entry::Occupied(mut entry) = map.entry(object.key.clone()) {
+            entry.get_mut().remove(&object.uid);
+            if entry.get().is_empty() {
+                entry.remove();
+            }
+        }
+    }
+
+    /// The machine of an object that this process saw run.
+    pub(crate) fn running_machine(&self, key: &ProxyKey, uid: &ProxyUid) -> Option<Machine> {
+        self.map().get(key)?.get(uid)?.memory.running_machine()
+    }
+
+    /// Objects remembered under this key, `current` apart: they are gone from the cache.
+    pub(crate) fn left_behind(&self, key: &ProxyKey, current: Option<&ProxyUid>) -> Vec<ObjectFacts> {
+        let map = self.map();
+        let others = map.get(key).into_iter().flatten().filter(|(uid, _)| Some(*uid) != current);
+        others.map(|(_, it)| it.object.clone()).collect()
+    }
+}

@@ -1,0 +1,177 @@
+//! The caches: Proxies, and the two kinds of labelled Secrets.
+//!
+//! Secrets without one of the two labels are never asked for: the watches select by label, and one
+//! selector cannot say "or", hence two caches. A watch lasts 60 s at most, so that a connection that died
+//! silently is noticed soon.
+
+use std::sync::Arc;
+
+use egress_proxies_core::crd::{CLOUD_INIT_LABEL, PROXY_AUTH_LABEL, Proxy};
+use egress_proxies_core::ids::ProxyKey;
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt};
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::Secret;
+use kube::runtime::reflector::store::{Store, Writer};
+use kube::runtime::reflector::{ObjectRef, reflector, store};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+
+use super::changes::{Change, Changes};
+
+/// Longest time of one watch request.
+const WATCH_SECONDS: u32 = 60;
+
+/// Which namespaces the operator looks at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Namespaces {
+    /// All of them.
+    All,
+    /// These only.
+    Only(Vec<String>),
+}
+
+/// One kind of object in all namespaces looked at.
+#[derive(Debug, Clone)]
+pub(crate) struct Cache<K: Resource<DynamicType = ()> + 'static> {
+    parts: Vec<(Option<String>, Store<K>)>,
+}
+
+impl<K: Resource<DynamicType = ()> + Clone + 'static> Cache<K> {
+    /// One object.
+    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
+        let (_, store) =
+            self.parts.iter().find(|(part, _)| part.as_deref().is_none_or(|part| part == namespace))?;
+        store.get(&ObjectRef::new(name).within(namespace))
+    }
+
+    /// All objects.
+    pub(crate) fn all(&self) -> Vec<Arc<K>> {
+        self.parts.iter().flat_map(|(_, store)| store.state()).collect()
+    }
+
+    async fn filled(&self) -> Result<(), WatchEnded> {
+        for (_, store) in &self.parts {
+            store.wait_until_ready().await.map_err(|_| WatchEnded)?;
+        }
+        Ok(())
+    }
+}
+
+/// A watch task ended before its cache was filled.
+#[derive(Debug, thiserror::Error)]
+#[error("a watch of the Kubernetes API ended before its cache was filled")]
+pub struct WatchEnded;
+
+/// All caches.
+#[derive(Debug, Clone)]
+pub(crate) struct Stores {
+    /// The Proxies.
+    pub(crate) proxies: Cache<Proxy>,
+    /// Secrets with the cloud-init label.
+    pub(crate) cloud_init: Cache<Secret>,
+    /// Secrets with the proxy-auth label.
+    pub(crate) proxy_auth: Cache<Secret>,
+}
+
+impl Stores {
+    /// Resolves when each cache was filled once. Nothing may be concluded from an absence before.
+    pub(crate) async fn filled(&self) -> Result<(), WatchEnded> {
+        self.proxies.filled().await?;
+        self.cloud_init.filled().await?;
+        self.proxy_auth.filled().await
+    }
+}
+
+/// Is told about changes, after the cache has them.
+pub(crate) trait OnChange: Send + Sync + 'static {
+    /// A Proxy changed, appeared or went away.
+    fn proxy(&self, change: Change);
+    /// A labelled Secret changed, appeared or went away.
+    fn secret(&self, change: Change);
+}
+
+/// A watch to be driven by a task.
+pub(crate) type Watch = BoxFuture<'static, ()>;
+
+/// Makes the caches and the watches that fill them.
+pub(crate) fn open(
+    client: &Client,
+    namespaces: &Namespaces,
+    on_change: &Arc<dyn OnChange>,
+) -> (Stores, Vec<Watch>) {
+    let mut watches = Vec::new();
+    let told = Arc::clone(on_change);
+    let proxies = cache(client, namespaces, &watcher::Config::default(), &mut watches, move || {
+        let told = Arc::clone(&told);
+        Box::new(move |change| told.proxy(change))
+    });
+    let mut secrets = |label: &str| {
+        let told = Arc::clone(on_change);
+        let config = watcher::Config::default().labels(&format!("{label}=true"));
+        cache(client, namespaces, &config, &mut watches, move || {
+            let told = Arc::clone(&told);
+            Box::new(move |change| told.secret(change))
+        })
+    };
+    let cloud_init = secrets(CLOUD_INIT_LABEL);
+    let proxy_auth = secrets(PROXY_AUTH_LABEL);
+    (Stores { proxies, cloud_init, proxy_auth }, watches)
+}
+
+type Tell = Box<dyn Fn(Change) + Send>;
+
+fn cache<K>(
+    client: &Client,
+    namespaces: &Namespaces,
+    config: &watcher::Config,
+    watches: &mut Vec<Watch>,
+    tell: impl Fn() -> Tell,
+) -> Cache<K>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + DeserializeOwned
+        + Clone
+        + std::fmt::Debug
+        + Send
+        + Sync
+        + 'static,
+{
+    let scopes = match namespaces {
+        Namespaces::All => vec![None],
+        Namespaces::Only(names) => names.iter().cloned().map(Some).collect(),
+    };
+    let mut parts = Vec::new();
+    for scope in scopes {
+        let api = match &scope {
+            None => Api::<K>::all(client.clone()),
+            Some(namespace) => Api::<K>::namespaced(client.clone(), namespace),
+        };
+        let (reader, writer) = store();
+        watches.push(follow(api, config.clone().timeout(WATCH_SECONDS), writer, tell()).boxed());
+        parts.push((scope, reader));
+    }
+    Cache { parts }
+}
+
+async fn follow<K>(api: Api<K>, config: watcher::Config, writer: Writer<K>, tell: Tell)
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned + Clone + std::fmt::Debug + Send + Sync + 'static,
+{
+    let kind = K::kind(&()).into_owned();
+    let watch = watcher(api, config).modify(|object| object.managed_fields_mut().clear()).default_backoff();
+    let mut events = std::pin::pin!(reflector(writer, watch));
+    let mut changes = Changes::default();
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(event) => changes.of(&event).into_iter().for_each(&tell),
+            Err(error) => tracing::warn!(%kind, %error, "watch failed, it is started anew"),
+        }
+    }
+}
+
+/// Namespace and name of a Proxy.
+pub(crate) fn key_of(proxy: &Proxy) -> ProxyKey {
+    ProxyKey::new(proxy.namespace().unwrap_or_default(), proxy.name_any())
+}

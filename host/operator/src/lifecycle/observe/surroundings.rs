@@ -1,0 +1,77 @@
+//! What a Proxy refers to, looked up without I/O: provider, Secrets, verdict.
+
+use std::sync::Arc;
+
+use egress_proxies_core::crd::{Mode, Proxy};
+use egress_proxies_core::facts::{Machine, ProxyFacts, Verdicts};
+use egress_proxies_core::ids::InvalidId;
+use egress_proxies_core::lifecycle::{
+    FactsInput, ObjectFacts, ProviderView, Surroundings, facts_of, probe_url,
+};
+use egress_proxies_core::provider::{Lookup, Providers};
+use tokio::sync::watch;
+
+use super::secrets;
+use super::stores::Stores;
+
+/// Where the surroundings come from.
+#[derive(Clone)]
+pub(crate) struct Sources {
+    pub(crate) stores: Stores,
+    pub(crate) providers: Arc<dyn Providers>,
+    pub(crate) verdicts: watch::Receiver<Verdicts>,
+    pub(crate) cluster: String,
+    pub(crate) default_probe_url: Option<String>,
+}
+
+impl Sources {
+    /// What this object refers to, as of now.
+    pub(crate) fn surroundings(&self, object: &ObjectFacts) -> Surroundings {
+        let namespace = &object.key.namespace;
+        let lookup = self.lookup(object);
+        let settings = match &lookup {
+            Lookup::Ready(provider) => Some(&provider.info().settings),
+            Lookup::Loading | Lookup::Failed { .. } | Lookup::Unknown { .. } => None,
+        };
+        Surroundings {
+            cluster: self.cluster.clone(),
+            probe_configured: probe_url(object, settings, self.default_probe_url.as_deref()).is_some(),
+            provider: ProviderView::from(&lookup),
+            cloud_init: secrets::cloud_init(&self.stores, namespace, object.spec.cloud_init.as_ref()),
+            auth: secrets::auth(&self.stores, namespace, object.spec.auth.as_ref()),
+            verdict: self.verdicts.borrow().get(&object.uid).cloned(),
+        }
+    }
+
+    /// The Proxy as health and pool need it; `running` is the machine that this process saw run.
+    pub(crate) fn facts(&self, proxy: &Proxy, running: Option<Machine>) -> Result<ProxyFacts, InvalidId> {
+        let object = ObjectFacts::of(proxy)?;
+        let namespace = &object.key.namespace;
+        let lookup = self.lookup(&object);
+        let provider = match &lookup {
+            Lookup::Ready(provider) => Some(&provider.info().settings),
+            Lookup::Loading | Lookup::Failed { .. } | Lookup::Unknown { .. } => None,
+        };
+        let ca = proxy.spec.health_check.ca_secret_ref.as_ref();
+        let ca_pem = ca.and_then(|reference| {
+            secrets::ca_pem(&self.stores, namespace, reference)
+                .inspect_err(|problem| tracing::debug!(proxy = %object.key, %problem, "no CA for probes"))
+                .ok()
+        });
+        let input = FactsInput {
+            auth: secrets::auth(&self.stores, namespace, proxy.spec.auth.as_ref()),
+            provider,
+            default_probe_url: self.default_probe_url.as_deref(),
+            ca_pem,
+            running,
+        };
+        facts_of(proxy, input)
+    }
+
+    fn lookup(&self, object: &ObjectFacts) -> Lookup {
+        match (object.spec.mode, object.provider()) {
+            (Mode::Managed, Some(name)) => self.providers.lookup(&name),
+            (Mode::Managed, None) | (Mode::External, _) => Lookup::Unknown { configured: Vec::new() },
+        }
+    }
+}

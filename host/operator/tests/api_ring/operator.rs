@@ -1,0 +1,252 @@
+//! The lifecycle loop under test, on a real API server, with a cloud in memory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use egress_proxies_core::crd::{ConditionType, Phase, Proxy};
+use egress_proxies_core::facts::{Fleet, Verdict, Verdicts};
+use egress_proxies_core::lifecycle::Policy;
+use egress_proxies_operator::clock::SystemClock;
+use egress_proxies_operator::kubernetes_client;
+use egress_proxies_operator::lifecycle::{
+    self, Leadership, LifecycleMetrics, LifecycleSetup, Namespaces, Outcome, Write,
+};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::runtime::wait::await_condition;
+use kube::{Client, Config};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::cloud::{Cloud, Configured};
+pub(crate) use crate::spy::Crash;
+use crate::spy::{Spy, SpyLayer};
+use crate::support::api_server::ApiServer;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A namespace of a real API server, and a cloud.
+pub(crate) struct Bench {
+    pub(crate) namespace: String,
+    pub(crate) client: Client,
+    pub(crate) cloud: Arc<Cloud>,
+    config: Config,
+}
+
+impl Bench {
+    /// None, with a line that says so, where there is no API server to be had.
+    pub(crate) async fn open(purpose: &str) -> Option<Self> {
+        let server = ApiServer::shared().await?;
+        let client = server.client();
+        let namespace = server.namespace(&client, purpose).await;
+        let kubeconfig = Kubeconfig::read_from(server.kubeconfig()).unwrap();
+        let options = KubeConfigOptions::default();
+        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
+        Some(Self { namespace, client, cloud: Cloud::new(), config })
+    }
+
+    pub(crate) fn proxies(&self) -> Api<Proxy> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    pub(crate) async fn create(&self, name: &str, spec: Value) -> Proxy {
+        self.create_with(name, json!({}), spec).await
+    }
+
+    pub(crate) async fn create_with(&self, name: &str, metadata: Value, spec: Value) -> Proxy {
+        let mut object = json!({
+            "apiVersion": "crawl.example.com/v1alpha1", "kind": "Proxy", "metadata": metadata, "spec": spec
+        });
+        object["metadata"]["name"] = json!(name);
+        let proxy = serde_json::from_value(object).unwrap();
+        self.proxies().create(&PostParams::default(), &proxy).await.unwrap()
+    }
+
+    pub(crate) async fn get(&self, name: &str) -> Option<Proxy> {
+        self.proxies().get_opt(name).await.unwrap()
+    }
+
+    pub(crate) async fn patch(&self, name: &str, patch: Value) {
+        merge(self.proxies(), name.to_owned(), patch).await;
+    }
+
+    pub(crate) async fn delete(&self, name: &str) {
+        drop(self.proxies().delete(name, &DeleteParams::default()).await.unwrap());
+    }
+
+    pub(crate) async fn secret(&self, name: &str, labels: Value, data: Value) {
+        let secret: Secret = serde_json::from_value(json!({
+            "metadata": {"name": name, "labels": labels}, "stringData": data
+        }))
+        .unwrap();
+        let api = Api::<Secret>::namespaced(self.client.clone(), &self.namespace);
+        api.create(&PostParams::default(), &secret).await.unwrap();
+    }
+
+    pub(crate) async fn patch_secret(&self, name: &str, patch: Value) {
+        let api = Api::<Secret>::namespaced(self.client.clone(), &self.namespace);
+        api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+
+    /// Waits until the object is as it should be; answers with it.
+    pub(crate) async fn until(&self, name: &str, what: &str, holds: impl Fn(&Proxy) -> bool) -> Proxy {
+        let condition =
+            await_condition(self.proxies(), name, |object: Option<&Proxy>| object.is_some_and(&holds));
+        match tokio::time::timeout(PATIENCE, condition).await {
+            Ok(found) => found.unwrap().unwrap(),
+            Err(_) => {
+                panic!("not {what} in time: {:#?}", self.get(name).await.map(|it| (it.metadata, it.status)))
+            }
+        }
+    }
+
+    pub(crate) async fn until_ready(&self, name: &str) -> Proxy {
+        self.until(name, "Ready", is_ready).await
+    }
+
+    pub(crate) async fn until_gone(&self, name: &str) {
+        let gone = await_condition(self.proxies(), name, |object: Option<&Proxy>| object.is_none());
+        if tokio::time::timeout(PATIENCE, gone).await.is_err() {
+            panic!("not gone in time: {:#?}", self.get(name).await.map(|it| (it.metadata, it.status)));
+        }
+    }
+
+    /// Starts the operator with short waits.
+    pub(crate) async fn operator(&self) -> Operator {
+        self.operator_with(quick(), Crash::never()).await
+    }
+
+    pub(crate) async fn operator_with(&self, policy: Policy, crash: Arc<Crash>) -> Operator {
+        let spy = Spy::new(Arc::clone(&crash));
+        let layer = SpyLayer(Arc::clone(&spy));
+        let client = kubernetes_client::builder(self.config.clone()).unwrap().with_layer(&layer).build();
+        let metrics = Arc::new(Counted::default());
+        let (fleet, seen) = watch::channel(Fleet::default());
+        let (verdicts, judged) = watch::channel(Verdicts::default());
+        let setup = LifecycleSetup {
+            client,
+            namespaces: Namespaces::Only(vec![self.namespace.clone()]),
+            providers: Arc::new(Configured::new(Arc::clone(&self.cloud), crash)),
+            provider_changes: watch::channel(0).1,
+            verdicts: judged,
+            fleet,
+            clock: SystemClock::start(),
+            policy,
+            cluster: "test-cluster".to_owned(),
+            default_probe_url: Some("http://probe.invalid/".to_owned()),
+            instance: "test".to_owned(),
+            leadership: Leadership::alone(),
+            metrics: Arc::clone(&metrics) as Arc<dyn LifecycleMetrics>,
+        };
+        let cancel = CancellationToken::new();
+        let mut tasks = JoinSet::new();
+        let run = lifecycle::run(setup, cancel.clone());
+        tasks.spawn(async move { run.await.unwrap() });
+        tasks.spawn(judge_all_healthy(seen.clone(), verdicts));
+        Operator { spy, metrics, fleet: seen, cancel, tasks }
+    }
+}
+
+/// A merge patch by somebody else.
+pub(crate) async fn merge(api: Api<Proxy>, name: String, patch: Value) {
+    api.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+}
+
+/// A running loop. Dropping it is a crash.
+pub(crate) struct Operator {
+    pub(crate) spy: Arc<Spy>,
+    pub(crate) metrics: Arc<Counted>,
+    pub(crate) fleet: watch::Receiver<Fleet>,
+    cancel: CancellationToken,
+    tasks: JoinSet<()>,
+}
+
+impl Operator {
+    /// Ends it in order.
+    pub(crate) async fn stop(mut self) {
+        self.cancel.cancel();
+        self.tasks.join_next().await.unwrap().unwrap();
+    }
+}
+
+/// Health without probes: each machine that the fleet shows is healthy.
+async fn judge_all_healthy(mut fleet: watch::Receiver<Fleet>, verdicts: watch::Sender<Verdicts>) {
+    while fleet.changed().await.is_ok() {
+        let fleet = fleet.borrow_and_update().clone();
+        let judged = fleet.proxies.iter().filter_map(|(uid, facts)| {
+            let verdict = Verdict {
+                incarnation: facts.machine.as_ref()?.incarnation.clone(),
+                healthy: true,
+                reason: "ProbeSucceeded",
+                message: "probes through it succeed".to_owned(),
+                latency: Some(Duration::from_millis(12)),
+                probed_at: "2026-01-01T00:00:00Z".parse().unwrap(),
+            };
+            Some((uid.clone(), verdict))
+        });
+        let judged = Arc::new(judged.collect());
+        verdicts.send_if_modified(|known| {
+            let new = *known != judged;
+            *known = judged;
+            new
+        });
+    }
+    std::future::pending::<()>().await;
+}
+
+/// Counts reconciles.
+#[derive(Debug, Default)]
+pub(crate) struct Counted {
+    reconciles: AtomicUsize,
+}
+
+impl Counted {
+    pub(crate) fn reconciles(&self) -> usize {
+        self.reconciles.load(Ordering::SeqCst)
+    }
+}
+
+impl LifecycleMetrics for Counted {
+    fn reconciled(&self, _outcome: Outcome, _took: Duration) {
+        self.reconciles.fetch_add(1, Ordering::SeqCst);
+    }
+    fn wrote(&self, _what: Write, _outcome: Outcome) {}
+    fn queue(&self, _planned: usize, _running: usize) {}
+}
+
+/// Waits short enough for tests.
+pub(crate) fn quick() -> Policy {
+    let millis = Duration::from_millis;
+    Policy {
+        provisioning_poll: millis(200),
+        deletion_poll: millis(200),
+        drift_poll: millis(1000),
+        quota_poll: millis(1000),
+        slow_poll: millis(2000),
+        backoff_first: millis(100),
+        backoff_most: millis(1000),
+        vanish_most: millis(1000),
+        delete_repeat: millis(2000),
+        verdict_wait: millis(300),
+        ..Policy::default()
+    }
+}
+
+pub(crate) fn managed() -> Value {
+    json!({"mode": "Managed", "provider": "fake"})
+}
+
+pub(crate) fn is_ready(proxy: &Proxy) -> bool {
+    proxy.status.as_ref().is_some_and(|status| status.phase == Phase::Ready)
+}
+
+/// Reason and message of the Provisioned condition.
+pub(crate) fn provisioned(proxy: &Proxy) -> Option<(String, String)> {
+    let conditions = &proxy.status.as_ref()?.conditions;
+    let condition = conditions.iter().find(|it| it.type_ == ConditionType::Provisioned.as_str())?;
+    Some((condition.reason.clone(), condition.message.clone()))
+}

@@ -1,0 +1,136 @@
+//! Sits between the operator's client and the API server: writes down each write, lets somebody else act
+//! just before one, and stops the world after the n-th effect, as a crash would.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use egress_proxies_operator::kubernetes_client::BoundedBody;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::{Method, Request, Response};
+use kube::client::Body;
+use tokio::sync::Notify;
+use tower::{BoxError, Layer, Service, ServiceExt};
+
+/// After so many effects nothing goes on: the effect happened, its answer never arrives.
+#[derive(Debug)]
+pub(crate) struct Crash {
+    left: AtomicI64,
+    happened: Notify,
+}
+
+impl Crash {
+    pub(crate) fn never() -> Arc<Self> {
+        Self::after(i64::MAX)
+    }
+
+    pub(crate) fn after(effects: i64) -> Arc<Self> {
+        Arc::new(Self { left: AtomicI64::new(effects), happened: Notify::new() })
+    }
+
+    /// An effect has happened.
+    pub(crate) async fn point(&self) {
+        if self.left.fetch_sub(1, Ordering::SeqCst) <= 1 {
+            self.happened.notify_one();
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Resolves when the world has stopped.
+    pub(crate) async fn happened(&self) {
+        self.happened.notified().await;
+    }
+}
+
+type Interruption = (&'static str, BoxFuture<'static, ()>);
+
+/// What the operator wrote, and who interrupts it.
+pub(crate) struct Spy {
+    writes: Mutex<Vec<String>>,
+    interruptions: Mutex<Vec<Interruption>>,
+    crash: Arc<Crash>,
+}
+
+impl Spy {
+    pub(crate) fn new(crash: Arc<Crash>) -> Arc<Self> {
+        Arc::new(Self { writes: Mutex::default(), interruptions: Mutex::default(), crash })
+    }
+
+    /// Writes to Proxies so far, as `METHOD path`.
+    pub(crate) fn proxy_writes(&self) -> Vec<String> {
+        let all = self.writes.lock().unwrap();
+        all.iter().filter(|write| write.contains("/proxies/")).cloned().collect()
+    }
+
+    /// Events written so far.
+    pub(crate) fn events(&self) -> usize {
+        self.writes.lock().unwrap().iter().filter(|write| write.contains("/events")).count()
+    }
+
+    /// Before the next write to a path with this ending, `act` happens.
+    pub(crate) fn before(&self, ending: &'static str, act: impl Future<Output = ()> + Send + 'static) {
+        self.interruptions.lock().unwrap().push((ending, act.boxed()));
+    }
+
+    fn interruption(&self, path: &str) -> Option<BoxFuture<'static, ()>> {
+        let mut all = self.interruptions.lock().unwrap();
+        let at = all.iter().position(|(ending, _)| path.ends_with(ending))?;
+        Some(all.remove(at).1)
+    }
+}
+
+/// Puts a [`Spy`] around a service.
+pub(crate) struct SpyLayer(pub(crate) Arc<Spy>);
+
+impl<S> Layer<S> for SpyLayer {
+    type Service = Spied<S>;
+    fn layer(&self, inner: S) -> Spied<S> {
+        Spied { inner: Arc::new(tokio::sync::Mutex::new(inner)), spy: Arc::clone(&self.0) }
+    }
+}
+
+/// A service with a [`Spy`] around it.
+pub(crate) struct Spied<S> {
+    inner: Arc<tokio::sync::Mutex<S>>,
+    spy: Arc<Spy>,
+}
+
+impl<S> Service<Request<Body>> for Spied<S>
+where
+    S: Service<Request<Body>, Response = Response<BoundedBody>, Error = BoxError> + Send + 'static,
+    S::Future: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<S::Response, BoxError>>;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let (inner, spy) = (Arc::clone(&self.inner), Arc::clone(&self.spy));
+        async move {
+            let write = request.method() != Method::GET;
+            let path = request.uri().path().to_owned();
+            let line = format!("{} {path}", request.method());
+            if let Some(act) = write.then(|| spy.interruption(&path)).flatten() {
+                act.await;
+            }
+            let answer = {
+                let mut inner = inner.lock().await;
+                inner.ready().await?.call(request)
+            };
+            let response = answer.await?;
+            if write {
+                spy.writes.lock().unwrap().push(line);
+            }
+            if write && path.contains("/proxies/") {
+                spy.crash.point().await;
+            }
+            Ok(response)
+        }
+        .boxed()
+    }
+}
