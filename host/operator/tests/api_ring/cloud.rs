@@ -162,15 +162,14 @@ impl Cloud {
 
     fn delete(&self, target: &InstanceRef) -> Deletion {
         let mut state = self.state();
-        state.looks.insert(target.id.clone(), 0);
-        match state.machines.get_mut(&target.id) {
-            Some(instance) => {
-                instance.state = InstanceState::Deleting;
-                instance.endpoints.clear();
-                Deletion::InProgress(None)
-            }
-            None => Deletion::Gone,
+        let state = &mut *state;
+        let Some(instance) = state.machines.get_mut(&target.id) else { return Deletion::Gone };
+        if instance.state != InstanceState::Deleting {
+            instance.state = InstanceState::Deleting;
+            instance.endpoints.clear();
+            state.looks.insert(target.id.clone(), 0);
         }
+        Deletion::InProgress(None)
     }
 }
 

@@ -230,7 +230,6 @@ pub(crate) fn quick() -> Policy {
         backoff_first: millis(100),
         backoff_most: millis(1000),
         vanish_most: millis(1000),
-        delete_repeat: millis(2000),
         verdict_wait: millis(300),
         ..Policy::default()
     }

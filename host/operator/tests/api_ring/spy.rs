@@ -118,14 +118,14 @@ where
             if let Some(act) = write.then(|| spy.interruption(&path)).flatten() {
                 act.await;
             }
+            if write {
+                spy.writes.lock().unwrap().push(line);
+            }
             let answer = {
                 let mut inner = inner.lock().await;
                 inner.ready().await?.call(request)
             };
             let response = answer.await?;
-            if write {
-                spy.writes.lock().unwrap().push(line);
-            }
             if write && path.contains("/proxies/") {
                 spy.crash.point().await;
             }
