@@ -41,6 +41,9 @@ pub enum ClientError {
 
 /// Finds the configuration as kubectl does (kubeconfig, then service account) and makes it safe for
 /// writers.
+///
+/// # Errors
+/// If neither is there.
 pub async fn infer_config() -> Result<Config, ClientError> {
     let config = Config::infer().await.map_err(|error| ClientError::NoConfig(Box::new(error)))?;
     Ok(safe(config))
@@ -58,6 +61,9 @@ pub fn safe(mut config: Config) -> Config {
 }
 
 /// Builds a client; see the module for its rules.
+///
+/// # Errors
+/// If the configuration is of no use, such as a certificate that cannot be parsed.
 pub fn client(config: Config) -> Result<Client, ClientError> {
     Ok(builder(config)?.build())
 }
@@ -66,6 +72,9 @@ pub fn client(config: Config) -> Result<Client, ClientError> {
 pub type BoundedService = Bounded<BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>>;
 
 /// As [`client`], before it is built.
+///
+/// # Errors
+/// As [`client`].
 pub fn builder(config: Config) -> Result<ClientBuilder<BoundedService>, ClientError> {
     let builder =
         ClientBuilder::try_from(safe(config)).map_err(|error| ClientError::Unusable(Box::new(error)))?;
@@ -73,6 +82,9 @@ pub fn builder(config: Config) -> Result<ClientBuilder<BoundedService>, ClientEr
 }
 
 /// The identity of a cluster that is given no other: the uid of its kube-system namespace.
+///
+/// # Errors
+/// If the namespace cannot be read; then `--cluster-id` must be set.
 pub async fn cluster_id(client: &Client) -> Result<String, kube::Error> {
     let namespace = Api::<Namespace>::all(client.clone()).get("kube-system").await?;
     Ok(namespace.metadata.uid.unwrap_or_default())

@@ -35,7 +35,7 @@ pub(crate) struct Effects {
 /// What came of an attempt to act.
 pub(crate) enum Acted {
     /// The effect was sent; this came of it.
-    Outcome(Outcome),
+    Outcome(Box<Outcome>),
     /// The decision was to wait: the pass is over.
     Waits,
     /// This process may no longer act.
@@ -52,7 +52,7 @@ impl Effects {
             return Acted::Forbidden;
         }
         let object = &observed.object;
-        Acted::Outcome(match action {
+        Acted::Outcome(Box::new(match action {
             Action::Wait => return Acted::Waits,
             Action::LookAgain => Outcome::Looked(self.look(&object.key).await),
             Action::PatchMetadata(wanted) => Outcome::MetadataPatched(self.patch(object, &wanted).await),
@@ -94,7 +94,7 @@ impl Effects {
                 };
                 Outcome::Deleted { target, result }
             }
-        })
+        }))
     }
 
     /// Reads the object live.

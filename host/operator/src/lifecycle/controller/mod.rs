@@ -36,7 +36,7 @@ use crate::clock::SharedClock;
 /// How long reconciles under way may go on after the process was told to end.
 const DRAIN: Duration = Duration::from_secs(5);
 /// Until the next try after a reconcile that panicked.
-const AFTER_PANIC: Duration = Duration::from_secs(60);
+const AFTER_PANIC: Duration = Duration::from_mins(1);
 
 /// Who may act. Every replica publishes the fleet; only one acts.
 #[derive(Clone)]
@@ -115,10 +115,13 @@ pub enum LifecycleError {
 }
 
 /// Runs until told to end. Dropping the future ends everything at once, effects under way included.
+///
+/// # Errors
+/// If a part of the loop ended by itself: the process cannot do its work and should end.
 pub async fn run(setup: LifecycleSetup, cancel: CancellationToken) -> Result<(), LifecycleError> {
     let own_writes = Arc::new(OwnWrites::default());
     let triggers = Arc::new(Triggers::new(Arc::clone(&own_writes), Arc::clone(&setup.clock)));
-    let told: Arc<dyn OnChange> = Arc::clone(&triggers) as Arc<dyn OnChange>;
+    let told: Arc<dyn OnChange> = Arc::<Triggers>::clone(&triggers);
     let (stores, watches) = observe::open(&setup.client, &setup.namespaces, &told);
     let mut tasks = JoinSet::new();
     for watch in watches {

@@ -94,7 +94,7 @@ impl Reconciler {
                     if failed(&outcome) {
                         ended = recorder::Outcome::Failed;
                     }
-                    absorb(&mut observed, outcome, &self.policy, self.clock.now());
+                    absorb(&mut observed, *outcome, &self.policy, self.clock.now());
                     self.memories.keep(&observed);
                 }
             }

@@ -112,7 +112,9 @@ pub(crate) async fn relay(
                 let new = verdicts.borrow_and_update().clone();
                 for uid in differing(&known, &new) {
                     let key = fleet.borrow().proxies.get(uid).map(|facts| facts.key.clone());
-                    key.into_iter().for_each(|key| triggers.work_on(key));
+                    if let Some(key) = key {
+                        triggers.work_on(key);
+                    }
                 }
                 known = new;
             }
