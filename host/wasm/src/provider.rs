@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::bindings::{Provider as Guest, egress_proxies::provider::model};
@@ -83,6 +84,8 @@ pub(crate) struct WasmProvider {
     pub(crate) permits: Permits,
     pub(crate) handle: Handle,
     pub(crate) tasks: TaskTracker,
+    /// Ends calls under way when the host stops.
+    pub(crate) stop: CancellationToken,
 }
 
 impl WasmProvider {
@@ -110,14 +113,13 @@ impl WasmProvider {
             machine: machine.map(|request| request.name.clone()),
             timeout,
         };
-        let task = self.tasks.spawn_on(
-            async move {
-                let answer = call::run(setup, body).await;
-                drop(permit);
-                answer
-            },
-            &self.handle,
-        );
+        let stop = self.stop.clone();
+        let work = async move {
+            let answer = stop.run_until_cancelled(call::run(setup, body)).await;
+            drop(permit);
+            answer.unwrap_or_else(|| Err(Failure::new(Reason::Transient, "the operator is shutting down")))
+        };
+        let task = self.tasks.spawn_on(work, &self.handle);
         AbortOnDropHandle::new(task).await.unwrap_or_else(|error| {
             tracing::error!(provider = %name, op = op.label(), %error, "a provider call ended outside of its bounds");
             let what = if error.is_panic() { "the host failed while it handled the call" } else { "the host is shutting down" };

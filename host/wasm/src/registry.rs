@@ -94,6 +94,8 @@ struct Shared {
     entries: Mutex<BTreeMap<ProviderName, Entry>>,
     changed: watch::Sender<u64>,
     calls: TaskTracker,
+    /// Ends calls that are still under way after the grace period.
+    cut: CancellationToken,
 }
 
 struct Entry {
@@ -118,6 +120,7 @@ impl ProviderHost {
             entries: Mutex::default(),
             changed: watch::channel(0).0,
             calls: TaskTracker::new(),
+            cut: CancellationToken::new(),
         });
         let setting = Arc::new(Setting {
             loader,
@@ -170,6 +173,8 @@ impl ProviderHost {
         self.shared.calls.close();
         if tokio::time::timeout(grace, self.shared.calls.wait()).await.is_err() {
             tracing::warn!(calls = self.shared.calls.len(), "provider calls still under way are cancelled");
+            self.shared.cut.cancel();
+            self.shared.calls.wait().await;
         }
         self.loading.wait().await;
         tracing::debug!(engine = ?self.engine, "the provider host has stopped");
@@ -274,6 +279,7 @@ impl Setting {
             address_cidrs: config.address_cidrs.clone().into(),
             handle: self.handle.clone(),
             tasks: self.shared.calls.clone(),
+            stop: self.shared.cut.clone(),
             loaded,
             instance,
         };

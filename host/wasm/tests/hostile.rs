@@ -276,6 +276,25 @@ async fn a_call_that_is_dropped_gives_its_permit_back() {
     panic!("the permit was never given back");
 }
 
+#[tokio::test]
+async fn a_stopping_host_waits_and_then_cuts_off() {
+    let guest = Guest {
+        imports: SLEEP.into(),
+        create: "(call $block (call $after (i64.const 1000000000000))) unreachable".into(),
+        ..Guest::default()
+    };
+    let (started, provider) = sample(&guest, "").await;
+    let began = Instant::now();
+    let request = create_request();
+    let stop = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        started.host.shutdown(Duration::from_millis(100)).await;
+    };
+    let (failure, ()) = tokio::join!(provider.create(&request), stop);
+    assert!(failure.unwrap_err().message.contains("shutting down"));
+    assert!(began.elapsed() < Duration::from_secs(10));
+}
+
 /// A request to https://api.example.com/, whose outcome the guest does not even look at.
 const HTTP: &str = r#"(import "wasi:http/types@0.2.12" "[constructor]fields" (func $fields (result i32)))
   (import "wasi:http/types@0.2.12" "[constructor]outgoing-request" (func $request (param i32) (result i32)))
