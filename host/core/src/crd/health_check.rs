@@ -13,7 +13,7 @@ use super::schema::{URL_MAX, statuses};
 #[schemars(transform = |schema: &mut Schema| rules::add(schema, rules::HEALTH_CHECK))]
 pub struct HealthCheckSpec {
     /// URL fetched through the proxy, http or https. Without it the provider's `healthCheck.url` counts, then
-    /// the operator's `--default-probe-url`; with none of them the proxy is not probed and never Ready.
+    /// the operator's `--probe-url`; with none of them the proxy is not probed and never Ready.
     #[schemars(length(max = URL_MAX))]
     #[schemars(transform = |schema: &mut Schema| rules::add(schema, rules::URL))]
     #[serde(skip_serializing_if = "Option::is_none")]

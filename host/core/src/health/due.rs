@@ -8,7 +8,8 @@ use crate::facts::ProbePlan;
 use crate::health::HealthState;
 use crate::time::Moment;
 
-/// Probes out of turn (a client's report, an edited plan) start at least this long after the last probe.
+/// Probes out of turn (a client's report, an edited plan) start at least this long after
+/// the last one that was out of turn.
 pub const MIN_FORCED_GAP: Duration = Duration::from_secs(10);
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 const FIRST_RETRY: Duration = Duration::from_secs(1);

@@ -4,12 +4,12 @@
 //! target or our own network is the likelier cause than so many proxies at once.
 
 use crate::facts::ProbePlan;
-use crate::health::{Blame, HealthState, Judgement};
+use crate::health::{HealthState, Judgement};
 use crate::time::Now;
 
 /// Groups with fewer members than this are never suspected: two of two may well be broken.
 pub const MIN_GROUP: usize = 5;
-/// So many failures beyond the threshold a machine that fell still counts: with a threshold of 1 machines
+/// So many failures after its fall a machine still counts: with a threshold of 1 machines
 /// fall one by one before it shows that all of them do.
 const RECENT: u32 = 1;
 
@@ -55,13 +55,12 @@ impl GroupCount {
 
 /// How a machine counts.
 pub fn standing(state: &HealthState, plan: &ProbePlan) -> Standing {
-    let own = state.cause.as_ref().is_some_and(|(cause, _)| cause.reason.blame() == Blame::Proxy);
-    let recent = plan.failure_threshold.max(1).saturating_add(RECENT);
+    let fell_just_now = state.since_fall.is_some_and(|count| count <= RECENT);
     match state.verdict {
-        Some(_) if own => Standing::Outside,
         Some(true) if state.failures == 0 => Standing::Passing,
+        Some(_) if state.own_fault(plan) => Standing::Outside,
         Some(true) => Standing::Failing,
-        Some(false) if state.fell && (1..=recent).contains(&state.failures) => Standing::Failing,
+        Some(false) if fell_just_now && state.failures > 0 => Standing::Failing,
         Some(false) | None => Standing::Outside,
     }
 }

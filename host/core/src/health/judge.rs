@@ -29,12 +29,14 @@ pub struct HealthState {
     pub(super) failing_since: Option<Moment>,
     /// The last failure, and how often in a row it was exactly this one.
     pub(super) cause: Option<(Cause, u32)>,
+    /// Whom the last failure speaks against, and how often in a row it was that.
+    pub(super) blamed: Option<(Blame, u32)>,
     /// The cause that the published verdict gives.
     pub(super) reported_cause: Option<Cause>,
     pub(super) reported_latency: Option<Duration>,
     pub(super) reported_at: Option<Moment>,
-    /// The unhealthy verdict was a healthy one before.
-    pub(super) fell: bool,
+    /// The unhealthy verdict was a healthy one before: so many failures came since.
+    pub(super) since_fall: Option<u32>,
 }
 
 /// What a condition says about a failure.
@@ -74,10 +76,11 @@ impl HealthState {
             failures: 0,
             failing_since: None,
             cause: None,
+            blamed: None,
             reported_cause: None,
             reported_latency: facts.healthy.and(facts.latency),
             reported_at: None,
-            fell: false,
+            since_fall: None,
         }
     }
 
@@ -91,9 +94,20 @@ impl HealthState {
         self.verdict
     }
 
+    /// Why the last probe failed and what to do; none if it passed, or none ended yet.
+    pub fn failure(&self) -> Option<(ProbeReason, &str)> {
+        self.cause.as_ref().map(|(cause, _)| (cause.reason, cause.message.as_str()))
+    }
+
+    /// The row of failures is the proxy's own: all of it, or as much as makes it fall by itself.
+    pub(super) fn own_fault(&self, plan: &ProbePlan) -> bool {
+        let enough = self.failures.min(plan.failure_threshold.max(1));
+        self.blamed.is_some_and(|(blame, count)| blame == Blame::Proxy && count >= enough)
+    }
+
     fn healthy_verdict(&mut self, latency: Duration, now: Now) -> Verdict {
         self.verdict = Some(true);
-        self.fell = false;
+        self.since_fall = None;
         self.reported_cause = None;
         self.reported_latency = Some(latency);
         self.reported_at = Some(now.mono);
@@ -108,7 +122,9 @@ impl HealthState {
     }
 
     fn unhealthy_verdict(&mut self, cause: Cause, now: Now) -> Verdict {
-        self.fell = self.verdict == Some(true) || (self.fell && self.verdict == Some(false));
+        if self.verdict == Some(true) {
+            self.since_fall = Some(0);
+        }
         self.verdict = Some(false);
         self.reported_at = Some(now.mono);
         let verdict = Verdict {
@@ -154,9 +170,16 @@ fn passed(mut state: HealthState, plan: &ProbePlan, latency: Duration, now: Now)
     state.failures = 0;
     state.failing_since = None;
     state.cause = None;
+    state.blamed = None;
     let publish = if state.verdict == Some(true) {
-        let moved = state.reported_latency.is_none_or(|reported| has_moved(reported, latency));
-        (moved && state.may_report_again(now)).then(|| state.healthy_verdict(latency, now))
+        let same = state.reported_latency.filter(|reported| !has_moved(*reported, latency));
+        let latency = match same {
+            // The first confirmation in this process: whoever follows the verdicts has none of this machine.
+            Some(reported) if state.reported_at.is_none() => Some(reported),
+            Some(_) => None,
+            None => state.may_report_again(now).then_some(latency),
+        };
+        latency.map(|latency| state.healthy_verdict(latency, now))
     } else {
         (state.successes >= plan.success_threshold.max(1)).then(|| state.healthy_verdict(latency, now))
     };
@@ -177,14 +200,25 @@ fn failed(mut state: HealthState, plan: &ProbePlan, cause: Cause, hold: Hold, no
         Some(_) | None => 1,
     };
     state.cause = Some((cause.clone(), same));
+    let alike = match state.blamed {
+        Some((last, count)) if last == blame => count.saturating_add(1),
+        Some(_) | None => 1,
+    };
+    state.blamed = Some((blame, alike));
+    state.since_fall = state.since_fall.map(|count| count.saturating_add(1));
 
     let threshold = plan.failure_threshold.max(1);
-    let held = hold == Hold::Yes && blame == Blame::Undecided;
+    let enough = match (hold, blame) {
+        (Hold::No, _) => state.failures >= threshold,
+        (Hold::Yes, Blame::Undecided) => false,
+        // Failures that are held do not count towards this one.
+        (Hold::Yes, Blame::Proxy | Blame::Ours) => alike >= threshold,
+    };
     let publish = match state.verdict {
-        Some(true) => state.failures >= threshold && !held,
+        Some(true) => enough,
         None => {
             let settled = now.mono.since(since) >= SETTLE_TIME.min(plan.interval.saturating_mul(threshold));
-            state.failures >= threshold && settled && !held
+            enough && settled
         }
         Some(false) => {
             state.reported_cause.as_ref() != Some(&cause) && same >= threshold && state.may_report_again(now)

@@ -129,7 +129,9 @@ fn a_healthy_one_falls_at_the_failure_threshold_and_keeps_its_latency() {
 fn a_single_blip_changes_nothing() {
     let mut healthy = state(Some(true), Some(40));
     let failed = || fails(ProbeReason::Timeout);
-    let steps = [(0, failed()), (30, failed()), (60, ok(40)), (90, failed()), (120, failed()), (150, ok(40))];
+    feed(&mut healthy, &plan(1, 3), Hold::No, &[(0, ok(40))]);
+    let steps =
+        [(30, failed()), (60, failed()), (90, ok(40)), (120, failed()), (150, failed()), (180, ok(40))];
     assert_eq!(short(&feed(&mut healthy, &plan(1, 3), Hold::No, &steps)), ["-"; 6]);
 }
 
@@ -141,9 +143,17 @@ fn an_unhealthy_one_rises_at_the_success_threshold() {
 }
 
 #[test]
-fn a_handed_over_verdict_is_not_written_again() {
+fn a_handed_over_verdict_is_confirmed_once_and_with_the_latency_that_status_has() {
     let mut healthy = state(Some(true), Some(40));
-    assert_eq!(short(&feed(&mut healthy, &plan(1, 3), Hold::No, &[(0, ok(45)), (30, ok(38))])), ["-", "-"]);
+    let out = feed(&mut healthy, &plan(1, 3), Hold::No, &[(0, ok(45)), (30, ok(38)), (900, ok(45))]);
+    assert_eq!(short(&out), ["ProbeSucceeded", "-", "-"]);
+    let confirmed = out[0].as_ref().unwrap();
+    assert_eq!((confirmed.healthy, confirmed.latency), (true, Some(Duration::from_millis(40))));
+
+    let mut moved = state(Some(true), Some(40));
+    let out = feed(&mut moved, &plan(1, 3), Hold::No, &[(0, ok(90)), (30, ok(91))]);
+    assert_eq!(short(&out), ["ProbeSucceeded", "-"]);
+    assert_eq!(out[0].as_ref().unwrap().latency, Some(Duration::from_millis(90)));
 }
 
 #[test]
@@ -197,6 +207,23 @@ fn while_the_target_is_suspected_only_a_proxys_own_fault_makes_it_fall() {
         assert_eq!(first, reason.blame() != Blame::Undecided, "{reason} without a verdict");
     }
     assert!(feed(&mut state(Some(false), None), &plan(1, 3), Hold::Yes, &[(0, ok(1))])[0].is_some());
+}
+
+#[test]
+fn failures_that_are_held_do_not_count_towards_a_proxys_own() {
+    let mut held = state(Some(true), None);
+    let (timeout, refused) = (|| fails(ProbeReason::Timeout), || fails(ProbeReason::Refused));
+    let steps: Vec<_> = (0..20).map(|i| (i * 30, timeout())).collect();
+    feed(&mut held, &plan(1, 3), Hold::Yes, &steps);
+    let steps = [(600, refused()), (630, refused()), (660, timeout()), (690, refused()), (720, refused())];
+    assert_eq!(short(&feed(&mut held, &plan(1, 3), Hold::Yes, &steps)), ["-"; 5]);
+    assert_eq!(short(&feed(&mut held, &plan(1, 3), Hold::Yes, &[(750, refused())])), ["Refused"]);
+
+    let mut new = state(None, None);
+    let ours = || fails(ProbeReason::AuthSecretMissing);
+    let steps = [(0, timeout()), (30, timeout()), (60, ours()), (90, ours()), (120, ours())];
+    let out = feed(&mut new, &plan(1, 3), Hold::Yes, &steps);
+    assert_eq!(short(&out), ["-", "-", "-", "-", "AuthSecretMissing"]);
 }
 
 #[test]
@@ -254,6 +281,33 @@ fn who_counts_in_a_group() {
         feed(&mut one, &plan(1, 3), Hold::No, &steps);
         assert_eq!(standing(&one, &plan(1, 3)), expected, "{before:?} after {steps:?}");
     }
+}
+
+#[test]
+fn one_failure_of_its_own_takes_no_failing_proxy_out_of_its_group() {
+    let mut one = state(Some(true), None);
+    let failed = |reason, from: u64, to: u64| -> Vec<(u64, Outcome)> {
+        (from..to).map(|i| (i * 30, fails(reason))).collect()
+    };
+    feed(&mut one, &plan(1, 3), Hold::Yes, &failed(ProbeReason::Timeout, 0, 9));
+    for (from, expected) in [(9, Standing::Failing), (10, Standing::Failing), (11, Standing::Outside)] {
+        feed(&mut one, &plan(1, 3), Hold::Yes, &failed(ProbeReason::Refused, from, from + 1));
+        assert_eq!(standing(&one, &plan(1, 3)), expected, "after failure {from}");
+    }
+}
+
+#[test]
+fn a_fall_counts_as_recent_however_many_failures_were_held_before() {
+    let mut one = state(Some(true), None);
+    let failed = |from: u64, to: u64| -> Vec<(u64, Outcome)> {
+        (from..to).map(|i| (i * 30, fails(ProbeReason::Timeout))).collect()
+    };
+    feed(&mut one, &plan(1, 3), Hold::Yes, &failed(0, 50));
+    feed(&mut one, &plan(1, 3), Hold::No, &failed(50, 51));
+    assert_eq!((one.verdict(), standing(&one, &plan(1, 3))), (Some(false), Standing::Failing));
+    assert!(restore(&one, &plan(1, 3), at(2000)).is_some());
+    feed(&mut one, &plan(1, 3), Hold::No, &failed(51, 53));
+    assert_eq!(standing(&one, &plan(1, 3)), Standing::Outside, "long known");
 }
 
 #[test]

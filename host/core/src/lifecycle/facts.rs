@@ -35,10 +35,7 @@ pub fn facts_of(proxy: &Proxy, input: FactsInput<'_>) -> Result<ProxyFacts, Inva
     let spec = &object.spec;
     let machine = machine_of(&object, input.running);
     let attributes = attributes_of(&spec.attributes, input.provider);
-    let current = machine.as_ref().is_some_and(|machine| {
-        object.status.incarnation.as_deref() == Some(machine.incarnation.as_str())
-            || spec.mode == Mode::External
-    });
+    let current = machine.as_ref().is_some_and(|machine| is_in_status(spec.mode, &object.status, machine));
     let probe = probe_url(&object, input.provider, input.default_probe_url)
         .map(|url| probe_plan(url, &spec.health_check, input.ca_pem));
     Ok(ProxyFacts {
@@ -95,6 +92,17 @@ fn machine_of(object: &ObjectFacts, running: Option<Machine>) -> Option<Machine>
                 let incarnation = Incarnation::parse(status.incarnation.clone()?).ok()?;
                 Some(Machine { incarnation, address: status.ip.clone()?, port: status.port? })
             })
+        }
+    }
+}
+
+/// True if the status is about this machine. That of an edited External Proxy is about the endpoint before:
+/// its verdict says nothing about the new one.
+fn is_in_status(mode: Mode, status: &ProxyStatus, machine: &Machine) -> bool {
+    match mode {
+        Mode::Managed => status.incarnation.as_deref() == Some(machine.incarnation.as_str()),
+        Mode::External => {
+            status.ip.as_deref() == Some(machine.address.as_str()) && status.port == Some(machine.port)
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::facts::Verdict;
 pub(super) const NO_PROBE_URL: &str = "NoProbeURL";
 const NO_PROBE_URL_MESSAGE: &str = "no probe URL is configured, so nobody knows whether this proxy works: set \
     spec.healthCheck.url on the Proxy, healthCheck.url of its provider in the providers config, or the \
-    operator's flag --default-probe-url";
+    operator's flag --probe-url";
 const NOT_PROBED_YET: &str = "NotProbedYet";
 const NOT_PROBED_YET_MESSAGE: &str = "no probe of this machine has ended yet";
 

@@ -165,7 +165,7 @@ fn the_message_about_a_missing_probe_url_names_the_three_places() {
     let view = HealthView { configured: false, verdict: None };
     let status = render(&object(), &intent(Stage::Running), view, at(0));
     let message = &conditions::find(&status, ConditionType::Healthy).unwrap().message;
-    for place in ["spec.healthCheck.url", "providers config", "--default-probe-url"] {
+    for place in ["spec.healthCheck.url", "providers config", "flag --probe-url"] {
         assert!(message.contains(place), "{message}");
     }
 }

@@ -104,6 +104,21 @@ fn an_external_proxy_is_where_its_spec_says() {
 }
 
 #[test]
+fn the_verdict_in_status_goes_on_only_for_the_endpoint_that_it_is_about() {
+    for (ip, port, healthy, latency) in [
+        (Some("::1"), Some(8080), Some(true), Some(30)),
+        (Some("::2"), Some(8080), None, None),
+        (Some("::1"), Some(8081), None, None),
+        (None, None, None, None),
+    ] {
+        let status = ProxyStatus { incarnation: None, ip: ip.map(str::to_owned), port, ..ready() };
+        let facts = facts(&proxy(EXTERNAL, status), input());
+        assert_eq!(facts.healthy, healthy, "{ip:?} {port:?}");
+        assert_eq!(facts.latency, latency.map(Duration::from_millis), "{ip:?} {port:?}");
+    }
+}
+
+#[test]
 fn the_probe_url_is_the_proxys_then_the_providers_then_the_flags() {
     let settings =
         ProviderSettings { probe_url: Some("http://provider/".to_owned()), ..ProviderSettings::default() };
