@@ -54,7 +54,10 @@ macro_rules! text_id {
         pub struct $name(String);
 
         impl $name {
-            /// Parses the text; the error says what is allowed.
+            /// Parses the text.
+            ///
+            /// # Errors
+            /// If it is not valid; the error says what is allowed.
             pub fn parse(text: impl Into<String>) -> Result<Self, InvalidId> {
                 let text = text.into();
                 let check: fn(&str) -> bool = $check;

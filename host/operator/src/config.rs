@@ -144,19 +144,25 @@ impl Settings {
     }
 
     /// Where compiled components are kept.
+    ///
+    /// # Errors
+    /// If no folder is set and there is no home to put one under.
     pub fn store_dir(&self) -> anyhow::Result<PathBuf> {
         let under_home = || self.home.as_ref().map(|home| home.join(".cache"));
         let cache = self.cache_home.clone().filter(|path| path.is_absolute()).or_else(under_home);
         self.component_store
             .clone()
             .or_else(|| cache.map(|cache| cache.join("egress-proxies-operator/components")))
-            .ok_or_else(|| anyhow::anyhow!("--component-store is missing and there is no HOME to put it under"))
+            .ok_or_else(|| {
+                anyhow::anyhow!("--component-store is missing and there is no HOME to put it under")
+            })
     }
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
     let rule = "write it as 500ms, 5s, 1m or 2h, from 100ms to 24h";
-    let parsed: jiff::SignedDuration = text.parse().map_err(|_| format!("{text:?} is no duration: {rule}"))?;
+    let parsed: jiff::SignedDuration =
+        text.parse().map_err(|_| format!("{text:?} is no duration: {rule}"))?;
     let span = Duration::try_from(parsed).map_err(|_| format!("{text:?} is negative: {rule}"))?;
     if (Duration::from_millis(100)..=Duration::from_hours(24)).contains(&span) {
         Ok(span)
