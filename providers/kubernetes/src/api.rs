@@ -14,6 +14,15 @@ const JSON: &str = "application/json";
 /// Characters of a query value that need no encoding (RFC 3986, unreserved).
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
+/// How long a pod that is deleted may take to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Grace {
+    /// As its manifest says; it goes once its kubelet confirms that nothing of it runs.
+    OfThePod,
+    /// It goes at once, whatever becomes of its containers.
+    None,
+}
+
 /// The part of the API that one namespace's machines live in.
 pub(crate) struct Api<'a> {
     call: &'a Call<'a>,
@@ -59,11 +68,15 @@ impl<'a> Api<'a> {
     }
 
     /// Only the pod with this uid.
-    pub(crate) fn delete_pod(&self, name: &str, uid: &str) -> Result<Response, Failure> {
-        let options = json!({
+    pub(crate) fn delete_pod(&self, name: &str, uid: &str, grace: Grace) -> Result<Response, Failure> {
+        let mut options = json!({
             "apiVersion": "v1", "kind": "DeleteOptions",
             "preconditions": {"uid": uid}, "propagationPolicy": "Background",
         });
+        match grace {
+            Grace::OfThePod => {}
+            Grace::None => options["gracePeriodSeconds"] = json!(0),
+        }
         let request = self.request(Method::Delete, &format!("pods/{name}"));
         self.send("deleting the pod", &request.body(JSON, options.to_string()))
     }

@@ -7,8 +7,9 @@
 //! Making a machine takes three steps, and any of them may be the last before the component is stopped:
 //! the Pod, held back by a scheduling gate; the Secret, owned by the Pod; the gate taken away. So a Pod
 //! without the gate is complete, one with it is being made, or, when older than any call lasts, a rest
-//! that the operator is told to delete. With the Pod goes the Secret, by the cluster's own garbage
-//! collection.
+//! that the operator is told to delete. A further create completes a rest that has no Secret yet and is of
+//! the same request; any other it deletes, and the one after that starts anew. With the Pod goes the
+//! Secret, by the cluster's own garbage collection.
 //!
 //! Must never touch a pod that lacks the owner tags, and never call a pod absent unless the API server
 //! says so of that very pod.

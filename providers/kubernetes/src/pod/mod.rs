@@ -17,6 +17,9 @@ use crate::tags;
 /// the clocks of operator and API server may differ a little.
 const CUT_OFF: SignedDuration = SignedDuration::from_secs(90);
 
+/// A pod that is still there this long after its grace period is on a node that will not confirm.
+const OVERDUE: SignedDuration = SignedDuration::from_mins(2);
+
 macro_rules! object {
     ($(#[$doc:meta])* $name:ident { $($(#[$attribute:meta])* $field:ident: $type:ty),* $(,)? }) => {
         $(#[$doc])*
@@ -78,6 +81,12 @@ impl Pod {
 
     pub(crate) fn is_being_deleted(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
+    }
+
+    /// It should have gone a while ago. The moment of the deletion includes the grace period.
+    pub(crate) fn is_overdue(&self, now: Timestamp) -> bool {
+        let due = self.metadata.deletion_timestamp.as_deref().and_then(|text| text.parse::<Timestamp>().ok());
+        due.is_some_and(|due| now.duration_since(due) > OVERDUE)
     }
 
     /// Its create call has not come to an end.

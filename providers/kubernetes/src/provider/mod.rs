@@ -1,35 +1,29 @@
 //! The four calls that touch the API server.
+//!
+//! Must never take "could not tell" for an absence, and never touch a pod that lacks the owner tags.
 
-use std::time::Duration;
+mod creation;
 
 use egress_proxies_provider_sdk::failure;
 use egress_proxies_provider_sdk::kubernetes;
 use egress_proxies_provider_sdk::model::{
-    ConfigReport, CreatePlan, CreateRequest, Deletion, Description, Failure, Instance, InstanceRef, Level,
+    ConfigReport, CreatePlan, CreateRequest, Deletion, Description, Failure, Instance, InstanceRef,
     ListRequest, Observation, Page, Reason,
 };
 use egress_proxies_provider_sdk::{Call, Context, Provider, Response};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::api::Api;
-use crate::manifest;
+use crate::api::{Api, Grace};
 use crate::meta;
 use crate::pod::Pod;
-use crate::settings::Settings;
 use crate::tags;
+use creation::Creation;
 
 /// An answer with this many pods stays well below what the operator lets in.
 const MAX_PAGE: u32 = 250;
 /// When to ask again after a delete.
 const DELETION_POLL_MS: u32 = 1_000;
-/// How often, and with what pause, the Secret of a predecessor is given the time to go.
-const SECRET_TRIES: usize = 10;
-const SECRET_PAUSE: Duration = Duration::from_millis(500);
-/// Time that cleaning up after a failed create may need.
-const UNDO_TIME: Duration = Duration::from_secs(2);
-/// Bytes of salt: sixteen characters in the hash.
-const SALT_BYTES: usize = 12;
 
 /// The provider.
 #[derive(Debug, Default)]
@@ -70,10 +64,13 @@ impl Provider for Kubernetes {
         if !is_meant(&pod, target) || !tags::are_owned(&pod.tags(), &target.owner) {
             return Ok(Deletion::Gone);
         }
-        if pod.is_being_deleted() {
-            return Ok(Deletion::InProgress(Some(DELETION_POLL_MS)));
-        }
-        let response = api.delete_pod(name, &pod.metadata.uid)?;
+        // The kubelet of a dead node never confirms: without force such a pod would stay for ever.
+        let grace = match (pod.is_being_deleted(), pod.is_overdue(call.host.now())) {
+            (false, _) => Grace::OfThePod,
+            (true, true) => Grace::None,
+            (true, false) => return Ok(Deletion::InProgress(Some(DELETION_POLL_MS))),
+        };
+        let response = api.delete_pod(name, &pod.metadata.uid, grace)?;
         if response.is_success() {
             Ok(Deletion::InProgress(Some(DELETION_POLL_MS)))
         } else if kubernetes::is_absent(&response, "pods", name) || is_other_uid(&response) {
@@ -174,98 +171,6 @@ fn find(api: &Api<'_>, name: &str) -> Result<Option<Pod>, Failure> {
         Ok(None)
     } else {
         Err(kubernetes::failure("looking at the pod", &response))
-    }
-}
-
-/// One create call: the gated Pod, its Secret, the gate taken away.
-struct Creation<'a> {
-    call: &'a Call<'a>,
-    api: Api<'a>,
-    namespace: &'a str,
-    request: &'a CreateRequest,
-    settings: Settings,
-}
-
-impl Creation<'_> {
-    fn run(&self) -> Result<Instance, Failure> {
-        let pod = self.pod()?;
-        let pod = if pod.is_gated() { self.complete(&pod)? } else { pod };
-        Ok(pod.instance(self.call.host.now()))
-    }
-
-    /// The Pod of this name: a new one, or ours that is there already.
-    fn pod(&self) -> Result<Pod, Failure> {
-        let manifest = manifest::pod(self.namespace, self.request, &self.settings);
-        let lost = match self.api.create_pod(&manifest) {
-            Ok(response) if response.is_success() => return read_pod("creating the pod", &response),
-            Ok(response) if response.status == 409 => None,
-            Ok(response) => return Err(kubernetes::failure("creating the pod", &response)),
-            // Nothing was sent, or there is no time left to look.
-            Err(failure) if failure.reason == Reason::Denied => return Err(failure),
-            Err(failure) => Some(failure),
-        };
-        match find(&self.api, &self.request.name)? {
-            Some(pod) => self.ours(pod),
-            None => {
-                Err(lost.unwrap_or_else(|| failure::new(Reason::Busy, "a pod of this name has just gone")))
-            }
-        }
-    }
-
-    fn ours(&self, pod: Pod) -> Result<Pod, Failure> {
-        if !tags::are_owned(&pod.tags(), &self.request.owner) {
-            let message = format!("pod {} exists and is not this Proxy's; rename or delete it", pod.id());
-            return Err(failure::new(Reason::NameTaken, message));
-        }
-        if pod.is_being_deleted() {
-            return Err(failure::new(Reason::Busy, "the pod of this name is being deleted"));
-        }
-        Ok(pod)
-    }
-
-    /// Secret and gate. If either fails the Pod is deleted again: it is no use, and the next try is clean.
-    fn complete(&self, pod: &Pod) -> Result<Pod, Failure> {
-        self.secret(pod).and_then(|()| self.ungate(pod)).inspect_err(|_| self.undo(pod))
-    }
-
-    /// A Secret of that name may be this pod's, from a call that was cut off, or the predecessor's, which
-    /// the garbage collector is about to delete. It cannot be read to tell, so the predecessor's is given
-    /// time to go, and if it stays, the pod goes and takes it along.
-    fn secret(&self, pod: &Pod) -> Result<(), Failure> {
-        let salt = self.call.host.random(SALT_BYTES);
-        let secret =
-            manifest::secret(self.namespace, self.request, &self.settings, &pod.metadata.uid, &salt)?;
-        for _ in 0..SECRET_TRIES {
-            let response = self.api.create_secret(&secret)?;
-            if response.is_success() {
-                return Ok(());
-            }
-            if response.status != 409 {
-                return Err(kubernetes::failure("creating the Secret", &response));
-            }
-            if self.call.host.left() < SECRET_PAUSE + UNDO_TIME {
-                break;
-            }
-            self.call.host.pause(SECRET_PAUSE);
-        }
-        Err(failure::new(Reason::Busy, "the Secret of an earlier pod of this name has not gone yet"))
-    }
-
-    fn ungate(&self, pod: &Pod) -> Result<Pod, Failure> {
-        let response = self.api.patch_pod(&pod.metadata.name, &manifest::ungate(&pod.metadata.uid))?;
-        if response.is_success() {
-            read_pod("starting the pod", &response)
-        } else {
-            Err(kubernetes::failure("starting the pod", &response))
-        }
-    }
-
-    /// Best effort: what stays is reported as failed once it is old enough.
-    fn undo(&self, pod: &Pod) {
-        let result = self.api.delete_pod(&pod.metadata.name, &pod.metadata.uid);
-        if !matches!(&result, Ok(response) if response.is_success()) {
-            self.call.host.log(Level::Warn, "an unfinished pod could not be deleted", &[("pod", &pod.id())]);
-        }
     }
 }
 

@@ -115,6 +115,24 @@ fn delete_is_sent_once_and_is_over_when_the_pod_is() {
 }
 
 #[test]
+fn a_pod_whose_node_does_not_confirm_is_removed_by_force_two_minutes_after_its_grace_period() {
+    let fake = made();
+    Kubernetes.delete(&fake.call(), &target()).unwrap();
+    // 5 s of Squid's own, 10 s of margin, two minutes.
+    fake.pass(15 + 120);
+    assert_eq!(Kubernetes.delete(&fake.call(), &target()).unwrap(), Deletion::InProgress(Some(1_000)));
+    assert_eq!(fake.count("DELETE"), 1);
+    fake.pass(1);
+    fake.edit(NAME, |pod| pod["metadata"]["labels"]["proxy-operator-cluster"] = json!("c-2"));
+    assert_eq!(Kubernetes.delete(&fake.call(), &target()).unwrap(), Deletion::Gone);
+    assert_eq!(fake.count("DELETE"), 1, "never somebody else's");
+    fake.edit(NAME, |pod| pod["metadata"]["labels"]["proxy-operator-cluster"] = json!("c-1"));
+    assert_eq!(Kubernetes.delete(&fake.call(), &target()).unwrap(), Deletion::InProgress(Some(1_000)));
+    assert_eq!(fake.count("DELETE"), 2);
+    assert_eq!(Kubernetes.get(&fake.call(), &target()).unwrap(), Observation::Absent(None));
+}
+
+#[test]
 fn a_lost_answer_to_a_delete_is_transient_and_safe_to_repeat() {
     let fake = made();
     fake.next(Method::Delete, "pods", Fault::LoseAnswer);

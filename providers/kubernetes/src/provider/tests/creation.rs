@@ -143,6 +143,57 @@ fn a_further_create_completes_what_a_cut_off_call_left() {
     fake.start(NAME, "10.0.0.7");
 }
 
+/// A call that was stopped with its Pod and its Secret made, and the gate still there.
+fn cut_off_at_the_gate() -> Fake {
+    let fake = Fake::new();
+    fake.next(Method::Patch, "pods", Fault::LoseRequest);
+    fake.next(Method::Delete, "pods", Fault::LoseRequest);
+    create(&fake).unwrap_err();
+    assert!(fake.state.borrow().secrets.contains_key(NAME));
+    assert!(fake.state.borrow().pods[NAME]["spec"]["schedulingGates"].is_array());
+    fake
+}
+
+#[test]
+fn a_call_that_was_cut_off_at_the_gate_is_cleaned_up_and_then_made_anew() {
+    let fake = cut_off_at_the_gate();
+    assert_eq!(create(&fake).unwrap_err().reason, Reason::Busy);
+    assert!(fake.state.borrow().pods.is_empty());
+    assert_eq!(create(&fake).unwrap().incarnation.as_deref(), Some("uid-2"));
+    assert_eq!(fake.state.borrow().secrets[NAME]["metadata"]["ownerReferences"][0]["uid"], "uid-2");
+}
+
+#[test]
+fn an_unfinished_pod_of_an_earlier_request_is_never_completed() {
+    let fake = Fake::new();
+    fake.next(Method::Post, "secrets", Fault::LoseRequest);
+    fake.next(Method::Delete, "pods", Fault::LoseRequest);
+    create(&fake).unwrap_err();
+    let mut other = request();
+    other.parameters = r#"{"connectPorts": [8443]}"#.into();
+    other.tags[3] = pair("proxy-operator-spec", "v1-4567");
+    assert_eq!(Kubernetes.create(&fake.call(), &other).unwrap_err().reason, Reason::Busy);
+    assert!(fake.state.borrow().pods.is_empty() && fake.state.borrow().secrets.is_empty());
+    let made = Kubernetes.create(&fake.call(), &other).unwrap();
+    assert_eq!(made.incarnation.as_deref(), Some("uid-2"));
+    assert!(made.tags.contains(&other.tags[3]));
+}
+
+#[test]
+fn a_pod_that_goes_while_it_is_made_is_busy_and_no_fault_of_the_request() {
+    let fake = Fake::new();
+    fake.next(Method::Patch, "pods", Fault::Replace(NAME));
+    assert_eq!(create(&fake).unwrap_err().reason, Reason::Busy);
+    let state = fake.state.borrow();
+    assert_eq!(state.pods[NAME]["metadata"]["uid"], "uid-of-another", "the other one is spared");
+    drop(state);
+    for (code, word) in [(404, "NotFound"), (409, "Conflict"), (422, "Invalid")] {
+        let fake = Fake::new();
+        fake.next(Method::Patch, "pods", Fault::Answer(code, status_body(word, "pods", NAME)));
+        assert_eq!(create(&fake).unwrap_err().reason, Reason::Busy, "{code}");
+    }
+}
+
 #[test]
 fn the_secret_of_the_predecessor_is_given_time_to_go() {
     let fake = Fake::new();

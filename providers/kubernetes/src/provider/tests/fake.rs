@@ -21,6 +21,8 @@ pub(super) enum Fault {
     LoseAnswer,
     /// Not carried out, this answer.
     Answer(u16, Value),
+    /// Somebody deletes the pod and makes another one of its name just before; then carried out.
+    Replace(&'static str),
     /// The operator does not let it out.
     Deny,
 }
@@ -185,10 +187,12 @@ impl Fake {
         if pod["metadata"]["uid"] != options["preconditions"]["uid"] {
             return status(409, "Conflict", "pods", name);
         }
-        pod["metadata"]["deletionTimestamp"] = json!(self.now.get().to_string());
+        let forced = options["gracePeriodSeconds"] == 0;
+        let grace = pod["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap();
+        pod["metadata"]["deletionTimestamp"] = json!((self.now.get() + grace.seconds()).to_string());
         let gone = pod.clone();
         // Nothing runs of a pod that was never scheduled.
-        if pod["spec"]["nodeName"].is_null() {
+        if forced || pod["spec"]["nodeName"].is_null() {
             state.pods.remove(name);
         }
         answer(200, &gone)
@@ -198,7 +202,8 @@ impl Fake {
         let mut state = self.state.borrow_mut();
         let Some(pod) = state.pods.get_mut(name) else { return status(404, "NotFound", "pods", name) };
         if pod["metadata"]["uid"] != patch["metadata"]["uid"] {
-            return status(409, "Conflict", "pods", name);
+            // A uid cannot be changed, which is what such a patch asks for.
+            return status(422, "Invalid", "pods", name);
         }
         assert_eq!(patch["spec"], json!({"schedulingGates": null}), "nothing else of a pod is changed");
         pod["spec"].as_object_mut().unwrap().remove("schedulingGates");
@@ -254,6 +259,10 @@ impl Host for Fake {
                 Err(SendError::TimedOut)
             }
             Some(Fault::Answer(code, body)) => Ok(answer(code, &body)),
+            Some(Fault::Replace(name)) => {
+                self.edit(name, |pod| pod["metadata"]["uid"] = json!("uid-of-another"));
+                Ok(self.serve(request))
+            }
             Some(Fault::Deny) => Err(SendError::Denied("not granted".into())),
         }
     }
