@@ -5,21 +5,24 @@
 # etcd has no port: it listens on a socket inside the folder, which only its
 # owner can enter, because whoever can write to etcd owns the cluster.
 
+build_keys() { # build_keys FOLDER
+    command -v go >/dev/null || fail "Go is missing: install Go 1.26 or newer (https://go.dev/dl) and put its bin folder on PATH"
+    (cd "$here" && CGO_ENABLED=0 go build -buildvcs=false -o "$1/keys" ./keys)
+}
+
+random_token() { od -An -N16 -tx1 /dev/urandom | tr -d ' \n'; }
+
 # make_secrets DIR : the keys and tokens, once.
 make_secrets() {
     local dir="$1/secrets" user group
     [[ -e "$dir/tokens.csv" ]] && return
     mkdir -p "$dir"
     chmod 700 "$1" "$dir"
-    openssl ecparam -name prime256v1 -genkey -noout -out "$dir/service-account.key" 2>/dev/null
-    openssl ec -in "$dir/service-account.key" -pubout -out "$dir/service-account.pub" 2>/dev/null
-    # What the API server shows to the kubelet; signed by itself, and the only
-    # certificate that the kubelet trusts.
-    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 3650 \
-        -subj '/O=system:masters/CN=kube-apiserver' -addext extendedKeyUsage=clientAuth \
-        -keyout "$dir/kubelet-client.key" -out "$dir/kubelet-client.crt" 2>/dev/null
+    if [[ ! -x "$KEYS_DIR/keys" ]]; then once "$KEYS_DIR" build_keys; fi
+    rm -f "$dir"/service-account.* "$dir"/kubelet-client.* # of an attempt that Ctrl-C ended
+    "$KEYS_DIR/keys" "$dir"
     while read -r user group; do
-        printf '%s,%s,%s,"%s"\n' "$(openssl rand -hex 16)" "$user" "$user" "$group"
+        printf '%s,%s,%s,"%s"\n' "$(random_token)" "$user" "$user" "$group"
     done >"$dir/tokens.part" <<END
 admin system:masters
 system:kube-controller-manager

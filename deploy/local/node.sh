@@ -12,6 +12,11 @@
 
 HOST_RECORD="$CLUSTER_DIR/host"
 
+# rules_are_ours : whether the KUBE- chains of this machine's iptables are this
+# cluster's. Both signs: a restart of the machine takes the rules and the
+# interface and leaves the record, and then they may be another Kubernetes'.
+rules_are_ours() { [[ -e "$HOST_RECORD/link" && -e "/sys/class/net/$HOST_LINK" ]]; }
+
 # Folders that containerd and the kubelet use whatever they are told.
 FIXED_FOLDERS=(/run/containerd /var/lib/cni /var/lib/kubelet /var/log/containers /var/log/pods)
 

@@ -46,6 +46,9 @@ PACKAGES_DIR="$EPO_CACHE/packages/$(printf '%s\n' "${NODE_PACKAGES[@]}" "${SQUID
 IMAGES_DIR="$EPO_CACHE/images/$(printf '%s' "${PACKAGES_DIR##*/}" |
     hash_of - images go.mod archive/{main,image,layer}.go pause/main.go probe-target/{main,handler}.go)"
 
+# The program that makes the API server's keys.
+KEYS_DIR="$EPO_CACHE/tools/keys-$(hash_of go.mod keys/main.go)"
+
 # The running cluster. Unix sockets are in here, and a socket's path holds 107
 # bytes at most: the names below are short for that reason.
 CLUSTER_DIR="$EPO_CACHE/cluster"
