@@ -1,7 +1,8 @@
 //! Publishes the fleet: every Proxy as health and pool need it, from the caches, on every replica.
 //!
 //! An entry is replaced only when it really changed, and nothing is published otherwise. What changed
-//! together goes out together.
+//! together goes out together. Ready, once and for good, when no provider that a Proxy names is still being
+//! loaded: without its attributes a selector would miss proxies that exist.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,8 +36,9 @@ impl FleetPublisher {
         loop {
             let mut fleet = self.fleet.borrow().clone();
             let changed = self.update(&mut fleet, &mut uids);
-            if changed || !fleet.ready {
-                fleet.ready = true;
+            let becomes_ready = !fleet.ready && !self.sources.waits_for_providers();
+            if changed || becomes_ready {
+                fleet.ready |= becomes_ready;
                 self.fleet.send_replace(fleet);
             }
             self.dirty.changed().await;

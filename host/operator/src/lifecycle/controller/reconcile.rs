@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use egress_proxies_core::ids::{ProxyKey, ProxyUid};
 use egress_proxies_core::lifecycle::{
-    ObjectFacts, Observed, Outcome, Policy, Requeue, Written, absorb, decide,
+    ObjectFacts, Observed, Outcome, Policy, Requeue, Written, absorb, decide, sending,
 };
 use tracing::Instrument;
 
@@ -84,11 +84,10 @@ impl Reconciler {
             observed.surroundings = self.sources.surroundings(&observed.object);
             let decision = decide(&observed, &self.policy, self.clock.now());
             tracing::debug!(row = decision.row, "decided");
+            sending(&mut observed, &decision.action);
+            self.memories.keep(&observed); // before the effect: a panic in it must not forget that it was sent
             match self.effects.carry_out(decision.action, &observed).await {
-                Acted::Waits => {
-                    self.memories.keep(&observed);
-                    return (decision.requeue, ended);
-                }
+                Acted::Waits => return (decision.requeue, ended),
                 Acted::Forbidden => return (Requeue::OnChange, recorder::Outcome::Stale),
                 Acted::Outcome(outcome) => {
                     if failed(&outcome) {

@@ -68,6 +68,16 @@ impl Sources {
         facts_of(proxy, input)
     }
 
+    /// True if some Proxy's provider is still being loaded: attributes and probe URLs come from there.
+    pub(crate) fn waits_for_providers(&self) -> bool {
+        self.stores.proxies.all().iter().filter_map(|proxy| ObjectFacts::of(proxy).ok()).any(|object| {
+            match self.lookup(&object) {
+                Lookup::Loading => true,
+                Lookup::Ready(_) | Lookup::Failed { .. } | Lookup::Unknown { .. } => false,
+            }
+        })
+    }
+
     fn lookup(&self, object: &ObjectFacts) -> Lookup {
         match (object.spec.mode, object.provider()) {
             (Mode::Managed, Some(name)) => self.providers.lookup(&name),
