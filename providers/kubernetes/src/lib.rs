@@ -15,8 +15,10 @@
 //! says so of that very pod.
 
 mod api;
+mod directives;
 mod manifest;
 mod meta;
+mod networks;
 mod pod;
 mod provider;
 mod settings;

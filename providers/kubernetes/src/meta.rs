@@ -8,6 +8,7 @@ use egress_proxies_provider_sdk::model::{
 use egress_proxies_provider_sdk::{Context, Method};
 
 use crate::api;
+use crate::directives;
 use crate::settings::{Config, Settings};
 use crate::users;
 
@@ -68,6 +69,7 @@ pub(crate) fn validate_create(context: &Context, request: &CreateRequest) -> Res
     }
     if let Some(bootstrap) = &request.bootstrap {
         check_bootstrap(bootstrap)?;
+        directives::check(bootstrap, &settings.config.extra_directives)?;
     }
     if let Some(credentials) = &request.access {
         users::check(credentials)?;

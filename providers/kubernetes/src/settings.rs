@@ -5,13 +5,14 @@
 //! the field.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use egress_proxies_provider_sdk::document;
 use egress_proxies_provider_sdk::failure::invalid;
 use egress_proxies_provider_sdk::model::Failure;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
+
+use crate::networks;
 
 /// Private and shared ranges: pods, nodes and the networks next to them.
 const PRIVATE: [&str; 6] =
@@ -35,6 +36,8 @@ pub(crate) struct Config {
     pub(crate) dns_policy: DnsPolicy,
     pub(crate) shutdown_seconds: u16,
     pub(crate) max_file_descriptors: u32,
+    /// Further directives that a Proxy's own configuration may use.
+    pub(crate) extra_directives: Vec<String>,
 }
 
 impl Default for Config {
@@ -54,6 +57,7 @@ impl Default for Config {
             dns_policy: DnsPolicy::ClusterFirst,
             shutdown_seconds: 5,
             max_file_descriptors: 16_384,
+            extra_directives: Vec::new(),
         }
     }
 }
@@ -165,10 +169,11 @@ impl Settings {
             config.node_selector = selector;
         }
         let allowed_clients = match parameters.allowed_clients {
-            Some(networks) => read_networks(&networks, "/parameters/allowedClients")?,
-            None => read_networks(&config.allowed_clients, "/config/allowedClients")?,
+            Some(networks) => networks::clients(&networks, "/parameters/allowedClients")?,
+            None => networks::clients(&config.allowed_clients, "/config/allowedClients")?,
         };
-        let denied_destinations = read_networks(&config.denied_destinations, "/config/deniedDestinations")?;
+        let denied_destinations =
+            networks::destinations(&config.denied_destinations, "/config/deniedDestinations")?;
         let connect = match parameters.connect_ports {
             Some(ports) => read_ports(&ports, "/parameters/connectPorts")?,
             None => read_ports(&config.connect_ports, "/config/connectPorts")?,
@@ -210,22 +215,6 @@ impl Placement {
             None => Ok(()),
         }
     }
-}
-
-fn read_networks(texts: &[String], pointer: &str) -> Result<Vec<IpNet>, Failure> {
-    texts.iter().enumerate().map(|(index, text)| read_network(text, &format!("{pointer}/{index}"))).collect()
-}
-
-fn read_network(text: &str, pointer: &str) -> Result<IpNet, Failure> {
-    text.parse::<IpNet>()
-        .or_else(|_| text.parse::<IpAddr>().map(IpNet::from))
-        .map(|network| network.trunc())
-        .map_err(|_| {
-            invalid(
-                pointer,
-                format!("{pointer}: \"{text}\" is not a network; write it as 10.0.0.0/8 or fd00::/8"),
-            )
-        })
 }
 
 fn read_ports(ports: &[Port], pointer: &str) -> Result<Vec<String>, Failure> {

@@ -2,13 +2,15 @@
 //!
 //! Squid runs as one process without root, writes to standard output and error alone, and keeps nothing.
 //! It must never serve a client that is not listed, open a tunnel to a port that is not, or connect to
-//! loopback, link-local or metadata addresses: the rules for that come before anything that the user's
-//! own configuration can say, and Squid takes the first rule that matches.
+//! loopback, link-local or metadata addresses: the rules for that come before those of the user's own
+//! configuration, Squid takes the first rule that matches, and `directives` refuses whatever would change
+//! what these rules mean or lead around them.
 
 use std::fmt::Write as _;
 
 use ipnet::IpNet;
 
+use crate::networks;
 use crate::settings::Settings;
 
 /// Where the Secret is mounted.
@@ -20,16 +22,37 @@ pub(crate) const MAIN_FILE: &str = "squid.conf";
 pub(crate) const EXTRA_FILE: &str = "extra.conf";
 pub(crate) const USERS_FILE: &str = "users";
 
-/// Addresses that no proxy has any business with: this host, link-local, metadata services of clouds.
-const NEVER: [&str; 8] = [
+/// Access lists of the main configuration. Squid adds to a list when its name is used again, so nobody else
+/// may use these.
+pub(crate) const ACCESS_LISTS: [&str; 6] =
+    ["has_request", "allowed_clients", "connect_ports", "safe_ports", "never", "authenticated"];
+
+/// Addresses that no proxy has any business with: this host, link-local, metadata services of clouds, and
+/// the same behind forgotten ways to carry IPv4 in IPv6.
+const NEVER: [&str; 19] = [
     "0.0.0.0/8",
     "127.0.0.0/8",
     "169.254.0.0/16",
+    // Alibaba, Oracle, Azure.
     "100.100.100.200/32",
+    "192.0.0.192/32",
+    "168.63.129.16/32",
     "::/128",
     "::1/128",
     "fe80::/10",
+    "fec0::/10",
+    // Amazon (metadata, pod identity), Google, Scaleway.
     "fd00:ec2::254/128",
+    "fd00:ec2::23/128",
+    "fd20:ce::254/128",
+    "fd00:42::42/128",
+    // Local NAT64, 6to4, Teredo, translated.
+    "64:ff9b:1::/48",
+    "2002::/16",
+    "2001::/32",
+    "::ffff:0:0:0/96",
+    // Multicast.
+    "ff00::/8",
 ];
 
 /// Which of the optional files there are.
@@ -84,8 +107,8 @@ fn access(settings: &Settings, files: Files) -> String {
         // Writing to a String cannot fail.
         writeln!(text, "{parts}").ok();
     };
-    for network in &settings.allowed_clients {
-        line(&format!("acl allowed_clients src {}", written(network)));
+    for network in clients(&settings.allowed_clients) {
+        line(&format!("acl allowed_clients src {network}"));
     }
     line(&format!("acl connect_ports port {}", settings.ports.connect.join(" ")));
     line(&format!(
@@ -93,11 +116,8 @@ fn access(settings: &Settings, files: Files) -> String {
         settings.ports.safe.join(" "),
         settings.ports.connect.join(" ")
     ));
-    for network in NEVER {
+    for network in destinations(&settings.denied_destinations) {
         line(&format!("acl never dst {network}"));
-    }
-    for network in &settings.denied_destinations {
-        line(&format!("acl never dst {}", written(network)));
     }
     line("http_access deny !allowed_clients");
     line("http_access deny manager");
@@ -120,9 +140,26 @@ fn access(settings: &Settings, files: Files) -> String {
     text
 }
 
-/// `all` where a network is everything: Squid warns about the form with /0.
-fn written(network: &IpNet) -> String {
-    network.to_string()
+/// Everything is `all`: Squid has no other word for it.
+fn clients(allowed: &[IpNet]) -> Vec<String> {
+    if allowed.iter().any(|network| network.prefix_len() == 0) {
+        return vec!["all".to_owned()];
+    }
+    disjoint(allowed)
+}
+
+fn destinations(denied: &[IpNet]) -> Vec<String> {
+    // All of them are networks; a test says so.
+    let never = NEVER.iter().filter_map(|text| text.parse().ok());
+    let mut networks: Vec<IpNet> = never.chain(denied.iter().copied()).collect();
+    networks.extend(networks.iter().filter_map(networks::translated).collect::<Vec<_>>());
+    disjoint(&networks)
+}
+
+/// Without those that lie within others: of two networks that overlap Squid keeps the one that it read
+/// first, even if that is the smaller one.
+fn disjoint(networks: &[IpNet]) -> Vec<String> {
+    IpNet::aggregate(&networks.to_vec()).iter().map(ToString::to_string).collect()
 }
 
 #[cfg(test)]

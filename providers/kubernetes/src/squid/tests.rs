@@ -67,19 +67,84 @@ fn a_proxys_own_parameters_win() {
     }
 }
 
+fn denied(config_text: &str) -> Vec<IpNet> {
+    let text = config(&settings(config_text, "{}"), "px-1", 3128, NONE);
+    text.lines()
+        .filter_map(|line| line.strip_prefix("acl never dst "))
+        .map(|net| net.parse().unwrap())
+        .collect()
+}
+
+fn is_denied(networks: &[IpNet], address: &str) -> bool {
+    let address: std::net::IpAddr = address.parse().unwrap();
+    networks.iter().any(|network| network.contains(&address))
+}
+
 #[test]
-fn loopback_link_local_and_metadata_are_never_reached() {
-    let text = config(&settings(r#"{"deniedDestinations": ["10.96.0.0/12"]}"#, "{}"), "px-1", 3128, NONE);
-    for network in [
-        "127.0.0.0/8",
-        "::1/128",
-        "169.254.0.0/16",
-        "fe80::/10",
-        "fd00:ec2::254/128",
-        "0.0.0.0/8",
-        "10.96.0.0/12",
+fn loopback_link_local_and_metadata_are_never_reached_however_they_are_written() {
+    let networks = denied("{}");
+    for address in [
+        "127.0.0.1",
+        "0.1.2.3",
+        "169.254.169.254",
+        "100.100.100.200",
+        "192.0.0.192",
+        "168.63.129.16",
+        "::",
+        "::1",
+        "fe80::1",
+        "fd00:ec2::254",
+        "fd00:ec2::23",
+        "fd20:ce::254",
+        "fd00:42::42",
+        "64:ff9b::a9fe:a9fe",
+        "64:ff9b::7f00:1",
+        "64:ff9b::a83f:8110",
+        "64:ff9b:1::a9fe:a9fe",
+        "2002:a9fe:a9fe::1",
+        "2001:0:1::5601:5601",
+        "::ffff:0:a9fe:a9fe",
+        "ff02::1",
     ] {
-        assert!(text.contains(&format!("acl never dst {network}\n")), "{network}");
+        assert!(is_denied(&networks, address), "{address}");
+    }
+    for address in
+        ["1.1.1.1", "10.0.0.1", "100.64.0.1", "64:ff9b::101:101", "2001:4860:4860::8888", "fd00::1"]
+    {
+        assert!(!is_denied(&networks, address), "{address}");
+    }
+    assert!(NEVER.iter().all(|text| text.parse::<IpNet>().is_ok()));
+}
+
+#[test]
+fn what_an_administrator_denies_is_denied_behind_nat64_too_and_overlaps_lose_nothing() {
+    // The second has one of the built-in ones within it.
+    let networks = denied(r#"{"deniedDestinations": ["10.96.0.0/12", "100.64.0.0/10"]}"#);
+    for address in ["10.96.0.1", "64:ff9b::a60:1", "100.64.0.1", "100.100.100.200", "64:ff9b::6440:1"] {
+        assert!(is_denied(&networks, address), "{address}");
+    }
+    let overlap = |a: &IpNet, b: &IpNet| a != b && (a.contains(b) || b.contains(a));
+    assert!(!networks.iter().any(|a| networks.iter().any(|b| overlap(a, b))), "{networks:?}");
+}
+
+#[test]
+fn clients_are_written_so_that_squid_takes_them_as_they_are_meant() {
+    let lists = |parameters: &str| -> Vec<String> {
+        let text = config(&settings("{}", parameters), "px-1", 3128, NONE);
+        text.lines()
+            .filter_map(|line| line.strip_prefix("acl allowed_clients src "))
+            .map(str::to_owned)
+            .collect()
+    };
+    assert_eq!(lists(r#"{"allowedClients": ["0.0.0.0/0", "10.0.0.0/8", "::/0"]}"#), ["all"]);
+    assert_eq!(lists(r#"{"allowedClients": ["10.1.0.0/16", "10.0.0.0/8"]}"#), ["10.0.0.0/8"]);
+}
+
+#[test]
+fn the_names_of_all_access_lists_are_protected() {
+    let text = config(&settings("{}", "{}"), "px-1", 3128, ALL);
+    for name in text.lines().filter_map(|line| line.strip_prefix("acl ")?.split(' ').next()) {
+        assert!(ACCESS_LISTS.contains(&name), "{name}");
     }
 }
 

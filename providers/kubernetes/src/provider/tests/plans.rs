@@ -33,7 +33,7 @@ fn a_config_says_what_it_reaches_and_asks_for() {
     assert_eq!(report.egress[0].methods, ["GET", "POST", "PATCH", "DELETE"]);
     assert_eq!(report.egress[0].path_prefix, "/api/v1/namespaces/proxies/");
     assert_eq!((report.egress[0].auth.as_str(), report.warnings.len()), ("kubernetes", 0));
-    let open = Fake::with_config(r#"{"allowedClients": ["0.0.0.0/0"]}"#);
+    let open = Fake::with_config(r#"{"allowedClients": ["0.0.0.0/0", "::/0"]}"#);
     assert_eq!(Kubernetes.validate_config(&open.context).unwrap().warnings.len(), 1);
 }
 
@@ -56,6 +56,8 @@ fn each_bad_config_names_its_field() {
     let rows = [
         (r#"{"imagePullPolicy": "Sometimes"}"#, "/config/imagePullPolicy"),
         (r#"{"allowedClients": ["10.0.0.0/8", "10.0.0.0/33"]}"#, "/config/allowedClients/1"),
+        (r#"{"allowedClients": ["10.0.0.0/8", "0.0.0.0/0"]}"#, "/config/allowedClients/1"),
+        (r#"{"deniedDestinations": ["::/0"]}"#, "/config/deniedDestinations/0"),
         (r#"{"deniedDestinations": ["example.com"]}"#, "/config/deniedDestinations/0"),
         (r#"{"connectPorts": [443, 0]}"#, "/config/connectPorts/1"),
         (r#"{"safePorts": ["9-8"]}"#, "/config/safePorts/0"),
@@ -86,12 +88,15 @@ fn each_bad_request_names_its_field() {
         (placement(r#"{"subnetwork": "n"}"#), "/placement/subnetwork"),
         (placement(r#"{"diskSizeGb": 10}"#), "/placement/diskSizeGb"),
         (parameters(r#"{"allowedClients": ["x"]}"#), "/parameters/allowedClients/0"),
+        (parameters(r#"{"allowedClients": ["::/0"]}"#), "/parameters/allowedClients/0"),
         (parameters(r#"{"connectPorts": [65536]}"#), "/parameters/connectPorts/0"),
         (parameters(r#"{"nodeSelector": {"a": 1}}"#), "/parameters/nodeSelector/a"),
         (CreateRequest { port: 0, ..request() }, "/port"),
-        (bootstrap("x".repeat(131_073)), "/bootstrap"),
+        (bootstrap("#\n".repeat(65_537)), "/bootstrap"),
         (bootstrap("a\0b".into()), "/bootstrap"),
         (bootstrap("#cloud-config\n".into()), "/bootstrap"),
+        (bootstrap("via off\nacl never dst 1.1.1.1".into()), "/bootstrap"),
+        (bootstrap("cache_peer 10.0.0.1 parent 80 0".into()), "/bootstrap"),
         (access("", "p"), "/access/username"),
         (access("a:b", "p"), "/access/username"),
         (access("#a", "p"), "/access/username"),
@@ -106,6 +111,18 @@ fn each_bad_request_names_its_field() {
 }
 
 #[test]
+fn the_configuration_can_allow_more_directives_and_a_create_checks_them_too() {
+    let request = CreateRequest { bootstrap: Some("cache_peer 10.0.0.1 parent 80 0".into()), ..request() };
+    let open = Fake::with_config(r#"{"extraDirectives": ["cache_peer"]}"#);
+    Kubernetes.validate_create(&open.context, &request).unwrap();
+    Kubernetes.create(&open.call(), &request).unwrap();
+    let closed = Fake::new();
+    let failure = Kubernetes.create(&closed.call(), &request).unwrap_err();
+    assert_eq!(pointer(&failure), "/bootstrap");
+    assert!(closed.requests.borrow().is_empty());
+}
+
+#[test]
 fn odd_passwords_are_fine() {
     for password in ["@", ":", "/", "%", "$", "#", " ", "ü", "p@: /%$#\"'\\ü"] {
         let access = Some(Credentials { username: "user name@ü".into(), password: password.into() });
@@ -117,6 +134,6 @@ fn odd_passwords_are_fine() {
 fn the_largest_bootstrap_is_counted_in_bytes() {
     let bootstrap = |text: String| CreateRequest { bootstrap: Some(text), ..request() };
     let validate = |request: &CreateRequest| Kubernetes.validate_create(&Fake::new().context, request);
-    validate(&bootstrap("x".repeat(131_072))).unwrap();
+    validate(&bootstrap("#\n".repeat(65_536))).unwrap();
     assert!(validate(&bootstrap("ü".repeat(65_537))).unwrap_err().message.contains("131074 bytes"));
 }
