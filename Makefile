@@ -40,8 +40,7 @@ guests: ## the example providers in JavaScript and Python, and a host that loads
 	@EPO_GUESTS_DIR=$(EPO_CACHE)/providers cargo test --locked -p egress-proxies-wasm guests -- --nocapture
 
 generate: ## write the generated files anew: CRD, OpenAPI, metrics table
-	@cargo run --quiet --locked -p egress-proxies-operator -- crd > crds/proxies.crawl.example.com.yaml
-	@cargo run --quiet --locked -p egress-proxies-operator -- openapi > openapi/discovery.json
+	@dev/generate
 
 install: ## the CRD, namespaces and RBAC into the current context
 	@kubectl apply -f crds -f deploy/base

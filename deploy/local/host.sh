@@ -30,6 +30,7 @@ check_host() {
     [[ -n "$(find /sys/fs/cgroup -mindepth 1 -maxdepth 1 -print -quit)" ]] || fail "no cgroups in /sys/fs/cgroup: a node can't run here"
     local longest="$CONTAINERD_SOCKET.ttrpc"
     ((${#longest} <= 107)) || fail "the cache folder's path is $((${#longest} - 107)) bytes too long for a socket: set EPO_CACHE to a shorter one than $EPO_CACHE"
+    check_link
     check_other_kubernetes
 }
 

@@ -17,6 +17,12 @@ HOST_RECORD="$CLUSTER_DIR/host"
 # interface and leaves the record, and then they may be another Kubernetes'.
 rules_are_ours() { [[ -e "$HOST_RECORD/link" && -e "/sys/class/net/$HOST_LINK" ]]; }
 
+# Only with our record of it is the interface ours to use and to remove.
+check_link() {
+    [[ -e "$HOST_RECORD/link" || ! -e "/sys/class/net/$HOST_LINK" ]] ||
+        fail "the network interface $HOST_LINK belongs to another local cluster (with another EPO_CACHE): take that one down first, or remove it with 'ip link del $HOST_LINK'"
+}
+
 # Folders that containerd and the kubelet use whatever they are told.
 FIXED_FOLDERS=(/run/containerd /var/lib/cni /var/lib/kubelet /var/log/containers /var/log/pods)
 
@@ -63,8 +69,7 @@ prepare_host() {
     done
 
     if [[ ! -e "$HOST_RECORD/link" ]]; then
-        ! ip link show "$HOST_LINK" >/dev/null 2>&1 ||
-            fail "the network interface $HOST_LINK belongs to another cluster: take that one down first, or remove it with 'ip link del $HOST_LINK'"
+        check_link
         printf '%s\n' "$HOST_LINK" >"$HOST_RECORD/link"
     fi
     # An empty bridge is the one link without a wire that every kernel has.

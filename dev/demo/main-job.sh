@@ -15,12 +15,21 @@ json() { # json FILE PATTERN : the value of a top-level-ish string field, withou
 }
 
 install() {
+    if [[ $ours == yes ]]; then
+        cluster_id >"$run_dir/installed"
+        installed=yes
+    fi
     kubectl apply -f "$repo/crds" >/dev/null
     kubectl apply -f "$repo/deploy/base" >/dev/null
     kubectl wait --for=condition=Established crd/proxies.crawl.example.com --timeout=30s >/dev/null
 }
 
 start_page() {
+    page="$page_url"
+    if [[ -n "$page" ]]; then
+        say "    $page"
+        return
+    fi
     kubectl apply -f "$repo/dev/demo/probe-target.yaml" >/dev/null
     kubectl -n "$system" wait --for=condition=Ready pod/probe-target --timeout=60s >/dev/null
     page="http://$(kubectl -n "$system" get service probe-target -o jsonpath='{.spec.clusterIP}')/"
@@ -43,25 +52,25 @@ CONFIG
 }
 
 providers_config() {
-    sed -e "s|http://probe-target[^\"]*|$page|" -e "s|10.0.0.0/8|${ADDRESS_CIDR:-$POD_RANGE}|" \
+    sed -e "s|https://example.com/|${page//&/\\&}|" -e "s|10.0.0.0/8|${ADDRESS_CIDR:-$POD_RANGE}|" \
         "$repo/deploy/samples/providers.yaml"
 }
 
 start_operator() {
-    mkdir -p "$run_dir"
-    stop "$run_dir" operator 15
     (umask 077 && operator_kubeconfig >"$run_dir/kubeconfig" && od -An -N24 -tx1 /dev/urandom | tr -d ' \n' >"$run_dir/token")
     providers_config >"$run_dir/providers.yaml"
     cp "$EPO_CACHE/providers/kubernetes.wasm" "$run_dir/kubernetes.wasm"
-    mkdir -p "$run_dir/log" && : >"$run_dir/log/operator.log"
+    : >"$run_dir/log/operator.log"
     KUBECONFIG="$run_dir/kubeconfig" DISCOVERY_TOKEN="$(cat "$run_dir/token")" start "$run_dir" operator \
-        "$CARGO_TARGET_DIR/debug/egress-proxies-operator" run --providers-config "$run_dir/providers.yaml"
+        "$CARGO_TARGET_DIR/debug/egress-proxies-operator" run --providers-config "$run_dir/providers.yaml" \
+        --discovery-address 127.0.0.1:8090 --metrics-address 127.0.0.1:8080 --probe-address 127.0.0.1:8081
     await "$run_dir" operator 60 curl -fsS http://127.0.0.1:8081/readyz
 }
 
 apply_proxy() {
+    applied=yes
     show kubectl apply -f "$repo/deploy/samples/proxy-kubernetes.yaml"
-    kubectl -n default wait --for=condition=Ready "px/$proxy" --timeout=60s >/dev/null || {
+    kubectl -n default wait --for=condition=Ready "px/$proxy" --timeout="${ready_within}s" >/dev/null || {
         kubectl -n default get px "$proxy" -o yaml >&2
         fail "the Proxy did not become Ready: its conditions above say why"
     }
@@ -83,7 +92,7 @@ list_proxies() {
 lease_proxy() {
     local body='{"selector":{"geo":"local"},"ttlSeconds":300,"target":"example.com"}'
     say "    \$ curl -XPOST $api/v1/leases -d '$body'"
-    call POST /v1/leases "$body" >"$lease_file"
+    (umask 077 && call POST /v1/leases "$body" >"$lease_file")
     say "      $(cat "$lease_file")"
     lease="$(json "$lease_file" leaseID)"
     url="$(json "$lease_file" url)"
@@ -94,8 +103,8 @@ fetch_page() {
     local answer
     say "    \$ curl -x $url $page"
     answer="$(curl -fsS --max-time 20 --noproxy '' -x "$url" "$page")"
-    say "      $answer"
-    [[ "$answer" == ok ]] || fail "the page said something else than ok"
+    say "      $(head -n 1 <<<"$answer" | cut -c1-100)"
+    [[ -n "$page_url" || "$answer" == ok ]] || fail "the page said something else than ok"
 }
 
 report_and_release() {
@@ -105,19 +114,10 @@ report_and_release() {
 }
 
 delete_proxy() {
+    local uid left
+    uid="$(kubectl -n default get px "$proxy" -o jsonpath='{.metadata.uid}')"
     show kubectl -n default delete px "$proxy" --timeout=90s
-    local left
-    left="$(kubectl -n egress-proxies get pods -o name)"
+    left="$(kubectl -n egress-proxies get "pod/px-$uid" --ignore-not-found -o name)"
     [[ -z "$left" ]] || fail "still there: $left"
     say "      no Proxy, no pod"
-}
-
-# While the operator still runs, so that no finalizer and no machine stays behind.
-delete_proxies() {
-    kubectl get crd proxies.crawl.example.com >/dev/null 2>&1 || return 0
-    kubectl -n default delete px "$proxy" --ignore-not-found --timeout=60s >/dev/null 2>&1 || true
-}
-
-uninstall() {
-    kubectl delete --ignore-not-found --timeout=60s -f "$repo/dev/demo/probe-target.yaml" -f "$repo/deploy/base" -f "$repo/crds" >/dev/null
 }
