@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # What a local cluster asks of this machine and what it changes on it: said,
 # checked and agreed to before anything is built, because a build takes twenty
-# minutes. Sourced after settings.sh, steps.sh and node.sh by `up`, by the demo
-# and by the tests.
+# minutes. Sourced by `up`, the demo and the tests after settings.sh, steps.sh and
+# node.sh; `packages` takes require_debian alone.
 #
 # Nothing here may change the machine.
 
