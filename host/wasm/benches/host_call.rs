@@ -10,12 +10,15 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
+    clippy::unwrap_in_result,
+    clippy::wildcard_enum_match_arm,
     reason = "a benchmark"
 )]
 #![expect(clippy::disallowed_methods, reason = "measures time, and reads one setting of its own")]
 #![expect(clippy::indexing_slicing, reason = "positions in a sorted list of samples")]
 
-#[path = "../tests/support/mod.rs"]
+#[path = "../tests/host/support/mod.rs"]
+#[expect(dead_code, reason = "the tests use the rest")]
 mod support;
 
 use std::path::Path;

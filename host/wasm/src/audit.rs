@@ -4,7 +4,7 @@
 //! and says in plain words what is wrong and how to mend it. It decides nothing about safety: the linker
 //! and the gate do.
 
-use wasmparser::{Encoding, Parser, Payload};
+use wasmparser::{Parser, Payload};
 
 /// Contract that this host speaks.
 const CONTRACT: &str = "egress-proxies:provider";
@@ -85,10 +85,12 @@ fn names(bytes: &[u8]) -> Result<(Vec<String>, Vec<String>), AuditError> {
     };
     let (mut imports, mut exports, mut depth) = (Vec::new(), Vec::new(), 0_u32);
     for payload in Parser::new(0).parse_all(bytes) {
+        #[expect(
+            clippy::wildcard_enum_match_arm,
+            reason = "the outermost names are looked at and nothing else"
+        )]
         match payload.map_err(broken)? {
-            Payload::Version { encoding: Encoding::Module | Encoding::Component, .. } => {
-                depth = depth.saturating_add(1)
-            }
+            Payload::Version { .. } => depth = depth.saturating_add(1),
             Payload::End(_) => depth = depth.saturating_sub(1),
             Payload::ComponentImportSection(section) if depth == 1 => {
                 for import in section {

@@ -3,8 +3,6 @@
 //! Values of these types print what they hold, secrets included. They are built and taken apart in
 //! `convert` and must never be logged or stored.
 
-#![expect(clippy::pedantic, clippy::as_conversions, clippy::indexing_slicing, reason = "generated")]
-
 wasmtime::component::bindgen!({
     path: "../../wit",
     world: "egress-proxies:provider/provider",

@@ -111,6 +111,9 @@ impl std::fmt::Debug for ProviderHost {
 
 impl ProviderHost {
     /// Starts the engine and begins to load every provider; returns at once.
+    ///
+    /// # Errors
+    /// If the machine gives no threads, or this build is broken. Never because of a provider.
     pub fn start(host: HostConfig, providers: ProvidersConfig) -> Result<Arc<Self>, StartError> {
         let engine = GuestEngine::start()?;
         let loader = Loader::new(engine.engine(), &host.store_dir, host.compile_command.clone())
@@ -345,14 +348,13 @@ async fn validate(loaded: &Loaded, instance: &Arc<Instance>) -> Result<Report, L
         Ok(given) => convert::report(given).map_err(fault),
         Err(failure) => {
             let failure = convert::failure(failure, Op::ValidateConfig, &Default::default());
-            let message = match &failure.reason {
-                Reason::Invalid(pointer)
-                    if !pointer.is_empty() && !failure.message.starts_with(pointer.as_str()) =>
-                {
-                    format!("{pointer}: {}", failure.message)
-                }
-                _ => failure.message,
-            };
+            let mut message = failure.message;
+            if let Reason::Invalid(pointer) = &failure.reason
+                && !pointer.is_empty()
+                && !message.starts_with(pointer.as_str())
+            {
+                message = format!("{pointer}: {message}");
+            }
             Err(LoadFault::new(Stage::Validate, message))
         }
     }
@@ -405,7 +407,7 @@ fn canonical(value: &Value, out: &mut String) {
             out.push(']');
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-            out.push_str(&value.to_string())
+            out.push_str(&value.to_string());
         }
     }
 }

@@ -131,7 +131,7 @@ mod tests {
             STANDARD.encode("p@ss:w/rd%"),
         );
         assert_eq!(mask.hide(&said), "user *** password *** basic *** line '***' data ***");
-        assert_eq!(format!("{mask:?}").contains("p@ss"), false);
+        assert!(!format!("{mask:?}").contains("p@ss"));
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl Op {
         match self {
             Self::Describe | Self::ValidateConfig | Self::ValidateCreate => Duration::from_secs(2),
             Self::Get => Duration::from_secs(15),
-            Self::Create | Self::Delete | Self::List => Duration::from_secs(60),
+            Self::Create | Self::Delete | Self::List => Duration::from_mins(1),
         }
     }
 

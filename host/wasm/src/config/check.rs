@@ -69,7 +69,7 @@ fn number(field: &str, given: Option<i64>, least: u32, most: u32, default: u32) 
 }
 
 fn document(config: &Map<String, Value>) -> Result<(), EntryFault> {
-    let bytes = serde_json::to_vec(config).map(|text| text.len()).unwrap_or(usize::MAX);
+    let bytes = serde_json::to_vec(config).map_or(usize::MAX, |text| text.len());
     if bytes > CONFIG_BYTES {
         return fault(format!("config has {bytes} bytes as JSON; at most {CONFIG_BYTES} are allowed"));
     }
@@ -104,7 +104,7 @@ fn probe(url: &str) -> Result<(), EntryFault> {
 }
 
 fn source(raw: RawSource, folder: &Path) -> Result<Source, EntryFault> {
-    let sha256 = raw.sha256.map(|text| digest("source.sha256", text)).transpose()?;
+    let sha256 = raw.sha256.map(|text| digest("source.sha256", &text)).transpose()?;
     match (raw.file, raw.https, raw.oci) {
         (Some(file), None, None) if !file.is_empty() => Ok(Source::File { path: folder.join(file), sha256 }),
         (None, Some(url), None) => match sha256 {
@@ -114,7 +114,7 @@ fn source(raw: RawSource, folder: &Path) -> Result<Source, EntryFault> {
         },
         (None, None, Some(reference)) => match (reference.rsplit_once("@sha256:"), sha256) {
             (Some((name, hex)), None) if !name.is_empty() => {
-                digest("source.oci", hex.to_owned())?;
+                digest("source.oci", hex)?;
                 Ok(Source::Oci { reference })
             }
             (Some(_), _) => fault("source.oci has its digest in the reference; remove source.sha256"),
@@ -124,8 +124,8 @@ fn source(raw: RawSource, folder: &Path) -> Result<Source, EntryFault> {
     }
 }
 
-fn digest(field: &str, text: String) -> Result<String, EntryFault> {
-    let hex = text.strip_prefix("sha256:").unwrap_or(&text);
+fn digest(field: &str, text: &str) -> Result<String, EntryFault> {
+    let hex = text.strip_prefix("sha256:").unwrap_or(text);
     if hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)) {
         Ok(hex.to_owned())
     } else {

@@ -240,7 +240,7 @@ pub struct Replacement {
 
 impl Default for Replacement {
     fn default() -> Self {
-        Self { max_unavailable: MaxUnavailable::Percent(20), drain: Duration::from_secs(300) }
+        Self { max_unavailable: MaxUnavailable::Percent(20), drain: Duration::from_mins(5) }
     }
 }
 
@@ -256,6 +256,9 @@ pub enum MaxUnavailable {
 
 impl ProvidersConfig {
     /// Reads and checks the file. Relative component paths resolve against its folder.
+    ///
+    /// # Errors
+    /// If the file cannot be read, is too large, or is no providers config; with line and column.
     pub fn load(path: &Path) -> Result<Self, FileError> {
         let read = |source| FileError::Read { path: path.to_owned(), source };
         if std::fs::metadata(path).map_err(read)?.len() > FILE_BYTES {
@@ -266,6 +269,9 @@ impl ProvidersConfig {
     }
 
     /// Checks the text of a file; `path` is used in messages and to resolve relative paths.
+    ///
+    /// # Errors
+    /// If the text is no providers config; with line and column.
     pub fn parse(text: &str, path: &Path) -> Result<Self, FileError> {
         let file = file::parse(text, path)?;
         let folder = path.parent().unwrap_or_else(|| Path::new("."));

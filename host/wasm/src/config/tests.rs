@@ -9,9 +9,10 @@ fn parse(text: &str) -> Result<ProvidersConfig, FileError> {
 }
 
 /// The entry `p` with these lines.
+#[expect(clippy::unwrap_in_result, reason = "the file itself is good in these tests")]
 fn entry(lines: &str) -> Result<ProviderConfig, EntryFault> {
-    let lines = lines.lines().map(|line| format!("    {line}\n")).collect::<String>();
-    let config = parse(&format!("{HEAD}  p:\n    source: {{ file: p.wasm }}\n{lines}")).unwrap();
+    let lines = lines.lines().collect::<Vec<_>>().join("\n    ");
+    let config = parse(&format!("{HEAD}  p:\n    source: {{ file: p.wasm }}\n    {lines}\n")).unwrap();
     config.entries.into_values().next().unwrap()
 }
 

@@ -13,13 +13,14 @@ const MOST_WORD: usize = 128;
 
 /// Between one second and one hour.
 pub(super) fn clamp(milliseconds: u32) -> Duration {
-    Duration::from_millis(milliseconds.into()).clamp(Duration::from_secs(1), Duration::from_secs(3600))
+    Duration::from_millis(milliseconds.into()).clamp(Duration::from_secs(1), Duration::from_hours(1))
 }
 
 pub(crate) fn failure(given: model::Failure, op: Op, mask: &Mask) -> Failure {
     let hide = |text: &str, most: usize| one_line(&mask.hide(text), most);
     let reason = match given.reason {
-        model::Reason::Transient => Reason::Transient,
+        // Listing looks at a stale cursor before it comes here; elsewhere it has no meaning.
+        model::Reason::Transient | model::Reason::StaleCursor => Reason::Transient,
         model::Reason::Throttled => Reason::Throttled,
         model::Reason::Quota => Reason::Quota,
         model::Reason::Capacity => Reason::Capacity,
@@ -29,8 +30,6 @@ pub(crate) fn failure(given: model::Failure, op: Op, mask: &Mask) -> Failure {
         model::Reason::NameTaken if op == Op::Create => Reason::NameTaken,
         model::Reason::NameTaken => Reason::Other("name-taken".to_owned()),
         model::Reason::Busy => Reason::Busy,
-        // Listing looks at it before it comes here; elsewhere it has no meaning.
-        model::Reason::StaleCursor => Reason::Transient,
         model::Reason::OutOfScope => Reason::OutOfScope,
         model::Reason::Permanent => Reason::Permanent,
         model::Reason::Unsupported => Reason::Unsupported,

@@ -1,7 +1,13 @@
 //! The one way out for guests: every request passes here, in this order, or it does not leave.
 //!
-//! 1. where it goes, in canonical form; 2. whether this call may use the network at all; 3. which grant
-//! covers it; 4. budgets; 5. headers; 6. the route's own checks; 7. the answer, bounded and stripped.
+//! 1. where it goes, in canonical form;
+//! 2. whether this call may use the network at all;
+//! 3. which grant covers it;
+//! 4. budgets;
+//! 5. headers;
+//! 6. the route's own checks;
+//! 7. the answer, bounded and stripped.
+//!
 //! A refused request is remembered: the call's outcome is then `Denied` with the line that is missing in
 //! the providers config, whatever the guest makes of it. Redirects are never followed, credentials are
 //! never seen by the guest, and proxy settings of the environment are never used.

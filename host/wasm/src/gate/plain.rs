@@ -132,7 +132,7 @@ async fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, Error> {
         match TcpStream::connect(address).await {
             Ok(stream) => return Ok(stream),
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
-                last = Error::ConnectionRefused
+                last = Error::ConnectionRefused;
             }
             Err(error) => last = Error::Connect(error),
         }

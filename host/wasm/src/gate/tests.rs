@@ -56,8 +56,9 @@ async fn write(mut stream: TcpStream, text: &str) {
     stream.write_all(text.as_bytes()).await.unwrap();
 }
 
+static BIG: [u8; MOST_REQUEST_BYTES + 1] = [b'x'; MOST_REQUEST_BYTES + 1];
 const LOOPBACK: &[&str] = &["127.0.0.1/32"];
-const MINUTE: Duration = Duration::from_secs(60);
+const MINUTE: Duration = Duration::from_mins(1);
 
 #[tokio::test]
 async fn a_granted_request_goes_out_and_its_answer_is_stripped() {
@@ -151,7 +152,7 @@ async fn a_server_that_never_answers_ends_with_the_call_whatever_the_guest_asked
     .await;
     let gate = gate(vec![rule(address, "/", LOOPBACK)], Network::Granted, Duration::from_millis(300));
     let options =
-        RequestOptions { first_byte_timeout: Some(Duration::from_secs(600)), ..RequestOptions::default() };
+        RequestOptions { first_byte_timeout: Some(Duration::from_mins(10)), ..RequestOptions::default() };
     let began = Instant::now();
     let error =
         gate.send(request("GET", &format!("http://{address}/"), b""), Some(options)).await.unwrap_err();
@@ -184,7 +185,6 @@ async fn answers_and_requests_have_a_largest_size() {
     let gate = gate(vec![rule(address, "/", LOOPBACK)], Network::Granted, MINUTE);
     let error = gate.send(request("GET", &format!("http://{address}/"), b""), None).await.unwrap_err();
     assert!(matches!(error, Error::HttpResponseBodySize(_)), "{error}");
-    static BIG: [u8; MOST_REQUEST_BYTES + 1] = [b'x'; MOST_REQUEST_BYTES + 1];
     let error = gate.send(request("POST", &format!("http://{address}/"), &BIG), None).await.unwrap_err();
     assert!(matches!(error, Error::HttpRequestBodySize(_)), "{error}");
 }

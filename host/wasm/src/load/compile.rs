@@ -21,7 +21,7 @@ use super::{LoadFault, Stage};
 use crate::engine;
 
 /// Longest compilation.
-const MOST_TIME: Duration = Duration::from_secs(600);
+const MOST_TIME: Duration = Duration::from_mins(10);
 /// CPU seconds of the child, enforced by the kernel should the parent be gone.
 const MOST_CPU_SECONDS: u64 = 600;
 /// Address space of the child.
@@ -41,6 +41,9 @@ pub struct CompileCommand {
 
 impl CompileCommand {
     /// This program with a subcommand that calls [`compile_child_main`].
+    ///
+    /// # Errors
+    /// If the system does not say where this program is.
     pub fn current_program(subcommand: &str) -> std::io::Result<Self> {
         Ok(Self { program: std::env::current_exe()?, args: vec![subcommand.into()] })
     }

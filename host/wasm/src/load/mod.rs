@@ -185,7 +185,7 @@ impl Loader {
             match self.map(&artefact) {
                 Ok(component) => return Ok(component),
                 Err(error) => {
-                    tracing::warn!(path = %artefact.display(), error = %format!("{error:#}"), "a compiled component is damaged; compiling it again")
+                    tracing::warn!(path = %artefact.display(), error = %format!("{error:#}"), "a compiled component is damaged; compiling it again");
                 }
             }
         }

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     fn map(value: Value) -> Map<String, Value> {
-        value.as_object().unwrap().clone()
+        serde_json::from_value(value).unwrap()
     }
 
     #[test]

@@ -50,11 +50,12 @@ fn later(kind: &str, what: &str) -> LoadFault {
 
 fn read_file(path: &Path) -> Result<Vec<u8>, LoadFault> {
     let fault = |what: String| LoadFault::new(Stage::Read, format!("{}: {what}", path.display()));
-    let file = File::open(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => {
+    let file = File::open(path).map_err(|error| {
+        if error.kind() == std::io::ErrorKind::NotFound {
             fault("there is no such file; check source.file, relative paths start at the folder of the providers config".into())
+        } else {
+            fault(format!("could not be opened: {error}"))
         }
-        _ => fault(format!("could not be opened: {error}")),
     })?;
     let about = file.metadata().map_err(|error| fault(format!("could not be read: {error}")))?;
     if !about.is_file() {

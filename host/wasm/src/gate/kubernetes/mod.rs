@@ -40,7 +40,10 @@ pub trait KubernetesTransport: Send + Sync {
 
 /// Makes transports, one per provider instance.
 pub trait KubernetesTransportFactory: Send + Sync {
-    /// A transport that acts as this ServiceAccount and nobody else. The error is for people.
+    /// A transport that acts as this ServiceAccount and nobody else.
+    ///
+    /// # Errors
+    /// If there can be none; the text is for people, and fails the provider.
     fn for_service_account(
         &self,
         namespace: &str,
@@ -135,7 +138,7 @@ pub(super) async fn send(
     let answer = tokio::time::timeout(timeout, access.transport.send(request, limits)).await;
     match answer {
         Ok(Ok(response)) if response.body().len() <= MOST_RESPONSE_BYTES => Ok(response),
-        Ok(Ok(_)) | Ok(Err(TransportError::TooLarge)) => {
+        Ok(Ok(_) | Err(TransportError::TooLarge)) => {
             Err(Error::HttpResponseBodySize(u64::try_from(MOST_RESPONSE_BYTES).ok()).into())
         }
         Ok(Err(TransportError::Timeout)) | Err(_) => Err(Error::HttpResponseTimeout.into()),

@@ -1,18 +1,9 @@
 //! What the tests of the provider host share: components made on the spot, and a host with a config file
 //! on disk, as the operator starts it.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    missing_docs,
-    clippy::allow_attributes,
-    reason = "each test binary uses a part"
-)]
-#![allow(clippy::missing_panics_doc, clippy::as_conversions, clippy::allow_attributes_without_reason)]
-
-pub mod cluster;
-pub mod guest;
-pub mod image;
+pub(crate) mod cluster;
+pub(crate) mod guest;
+pub(crate) mod image;
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -26,23 +17,23 @@ use egress_proxies_wasm::{CompileCommand, HostConfig, ProviderHost};
 use tempfile::TempDir;
 
 /// How tests compile: by the same child as the operator's, in a program of its own.
-pub fn compile_command() -> CompileCommand {
+pub(crate) fn compile_command() -> CompileCommand {
     CompileCommand { program: env!("CARGO_BIN_EXE_compile-component").into(), args: Vec::new() }
 }
 
 /// A host with its folder.
-pub struct Started {
-    pub host: Arc<ProviderHost>,
-    pub folder: TempDir,
+pub(crate) struct Started {
+    pub(crate) host: Arc<ProviderHost>,
+    pub(crate) folder: TempDir,
 }
 
 /// Starts a host with one provider per entry: name, bytes of its file, further lines of its config.
-pub async fn start(providers: &[(&str, &[u8], &str)]) -> Started {
+pub(crate) async fn start(providers: &[(&str, &[u8], &str)]) -> Started {
     start_with(providers, |config| config).await
 }
 
 /// The same with changes of the host's settings.
-pub async fn start_with(
+pub(crate) async fn start_with(
     providers: &[(&str, &[u8], &str)],
     settings: impl FnOnce(HostConfig) -> HostConfig,
 ) -> Started {
@@ -63,7 +54,7 @@ pub async fn start_with(
     let path = folder.path().join("providers.yaml");
     std::fs::write(&path, text).unwrap();
     let host = started(&path, folder.path(), settings);
-    tokio::time::timeout(Duration::from_secs(120), host.loaded()).await.expect("loading ends");
+    tokio::time::timeout(Duration::from_mins(2), host.loaded()).await.expect("loading ends");
     Started { host, folder }
 }
 
@@ -75,7 +66,7 @@ fn started(path: &Path, folder: &Path, settings: impl FnOnce(HostConfig) -> Host
 
 impl Started {
     /// A provider that must be ready.
-    pub fn ready(&self, name: &str) -> Arc<dyn Provider> {
+    pub(crate) fn ready(&self, name: &str) -> Arc<dyn Provider> {
         match self.host.lookup(&ProviderName::parse(name).unwrap()) {
             Lookup::Ready(provider) => provider,
             other => panic!("{name} is not ready: {other:?}"),
@@ -83,7 +74,7 @@ impl Started {
     }
 
     /// Stage and reason of a provider that must have failed.
-    pub fn failed(&self, name: &str) -> (&'static str, String) {
+    pub(crate) fn failed(&self, name: &str) -> (&'static str, String) {
         match self.host.lookup(&ProviderName::parse(name).unwrap()) {
             Lookup::Failed { stage, reason } => (stage, reason),
             other => panic!("{name} has not failed: {other:?}"),
@@ -92,12 +83,12 @@ impl Started {
 }
 
 /// Tags that prove ownership.
-pub fn owner() -> Tags {
+pub(crate) fn owner() -> Tags {
     image::OWNER.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
 }
 
 /// A request to make the sample's machine.
-pub fn create_request() -> CreateRequest {
+pub(crate) fn create_request() -> CreateRequest {
     CreateRequest {
         name: "px-u-1".into(),
         attempt_key: "3f0c2a4e-0000-4000-8000-000000000001".into(),
@@ -111,7 +102,7 @@ pub fn create_request() -> CreateRequest {
 }
 
 /// The sample's machine.
-pub fn machine() -> InstanceRef {
+pub(crate) fn machine() -> InstanceRef {
     InstanceRef {
         id: InstanceId::parse("m-1").unwrap(),
         incarnation: Some(Incarnation::parse("i-1").unwrap()),

@@ -1,22 +1,24 @@
 //! Memory of a guest with answers of the contract laid out as the canonical ABI wants them: every field of
 //! these records is a multiple of four bytes, so an answer is a row of words.
 
+use std::fmt::Write as _;
+
 /// Where the data begins; what lies below is never used, so that a null pointer is not an answer.
 const BASE: u32 = 1024;
 
 /// The bytes, and where things are in them.
 #[derive(Default)]
-pub struct Image {
+pub(crate) struct Image {
     bytes: Vec<u8>,
 }
 
 /// A row of words.
-pub type Words = Vec<u32>;
+pub(crate) type Words = Vec<u32>;
 
 impl Image {
     /// Stores bytes; pointer and length.
-    pub fn bytes(&mut self, bytes: &[u8]) -> Words {
-        while self.bytes.len() % 4 != 0 {
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Words {
+        while !self.bytes.len().is_multiple_of(4) {
             self.bytes.push(0);
         }
         let at = BASE + u32::try_from(self.bytes.len()).unwrap();
@@ -25,12 +27,12 @@ impl Image {
     }
 
     /// A string; pointer and length.
-    pub fn text(&mut self, text: &str) -> Words {
+    pub(crate) fn text(&mut self, text: &str) -> Words {
         self.bytes(text.as_bytes())
     }
 
     /// An optional string.
-    pub fn option(&mut self, text: Option<&str>) -> Words {
+    pub(crate) fn option(&mut self, text: Option<&str>) -> Words {
         match text {
             None => vec![0, 0, 0],
             Some(text) => [vec![1], self.text(text)].concat(),
@@ -38,51 +40,55 @@ impl Image {
     }
 
     /// Stores a row of words; its address.
-    pub fn place(&mut self, words: &[u32]) -> u32 {
+    pub(crate) fn place(&mut self, words: &[u32]) -> u32 {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         self.bytes(&bytes)[0]
     }
 
     /// A list of rows; pointer and number.
-    pub fn list(&mut self, rows: &[Words]) -> Words {
+    pub(crate) fn list(&mut self, rows: &[Words]) -> Words {
         vec![self.place(&rows.concat()), u32::try_from(rows.len()).unwrap()]
     }
 
     /// A list of pairs.
-    pub fn pairs(&mut self, pairs: &[(&str, &str)]) -> Words {
+    pub(crate) fn pairs(&mut self, pairs: &[(&str, &str)]) -> Words {
         let rows: Vec<Words> = pairs.iter().map(|(k, v)| [self.text(k), self.text(v)].concat()).collect();
         self.list(&rows)
     }
 
     /// Where the data ends.
-    pub fn end(&self) -> u32 {
+    pub(crate) fn end(&self) -> u32 {
         BASE + u32::try_from(self.bytes.len()).unwrap()
     }
 
     /// The data segment in WAT.
-    pub fn segment(&self) -> String {
-        let escaped: String = self.bytes.iter().map(|byte| format!("\\{byte:02x}")).collect();
+    pub(crate) fn segment(&self) -> String {
+        let mut escaped = String::new();
+        for byte in &self.bytes {
+            write!(escaped, "\\{byte:02x}").unwrap();
+        }
         format!("(data (i32.const {BASE}) \"{escaped}\")")
     }
 }
 
 /// An empty list or string.
-pub fn nothing() -> Words {
+pub(crate) fn nothing() -> Words {
     vec![0, 0]
 }
 
 /// A machine with parts that a test may want to spoil.
-pub struct Machine<'a> {
-    pub id: &'a [u8],
-    pub name: &'a str,
-    pub incarnation: Option<&'a str>,
-    pub state: u32,
-    pub address: Option<&'a str>,
-    pub tags: &'a [(&'a str, &'a str)],
+pub(crate) struct Machine<'a> {
+    pub(crate) id: &'a [u8],
+    pub(crate) name: &'a str,
+    pub(crate) incarnation: Option<&'a str>,
+    pub(crate) state: u32,
+    pub(crate) address: Option<&'a str>,
+    pub(crate) tags: &'a [(&'a str, &'a str)],
 }
 
 /// Tags that prove that a machine is ours.
-pub const OWNER: [(&str, &str); 2] = [("proxy-operator-uid", "u-1"), ("proxy-operator-cluster", "c-1")];
+pub(crate) const OWNER: [(&str, &str); 2] =
+    [("proxy-operator-uid", "u-1"), ("proxy-operator-cluster", "c-1")];
 
 impl Default for Machine<'_> {
     fn default() -> Self {
@@ -99,7 +105,7 @@ impl Default for Machine<'_> {
 
 impl Machine<'_> {
     /// The record `instance`.
-    pub fn words(&self, image: &mut Image) -> Words {
+    pub(crate) fn words(&self, image: &mut Image) -> Words {
         let endpoints = match self.address {
             None => nothing(),
             Some(address) => {

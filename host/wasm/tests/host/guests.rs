@@ -1,20 +1,18 @@
 //! Real guests, where they have been built: `EPO_GUESTS_DIR` names a folder with `*.wasm`. Without it these
 //! tests say that they are skipped, since a plain `cargo test` has no wasm toolchain.
 
-mod support;
-
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::cluster::{Cluster, Factory};
+use crate::support::{compile_command, create_request};
 use egress_proxies_core::ids::{InstanceId, ProviderName};
 use egress_proxies_core::provider::{
     CreateRequest, Deletion, InstanceRef, InstanceState, Lookup, Observation, Providers, Secret, Tags,
 };
 use egress_proxies_wasm::config::ProvidersConfig;
 use egress_proxies_wasm::{HostConfig, ProviderHost};
-use support::cluster::{Cluster, Factory};
-use support::{compile_command, create_request};
 
 #[expect(clippy::print_stderr, reason = "a skipped test has to say so")]
 #[expect(clippy::disallowed_methods, reason = "the folder with built guests is a setting of this test alone")]
@@ -46,7 +44,7 @@ async fn host(
     let settings = HostConfig::new(folder.path().join("compiled"), compile_command());
     let settings = HostConfig { kubernetes: Some(Arc::new(Factory(Arc::clone(cluster)))), ..settings };
     let host = ProviderHost::start(settings, config).unwrap();
-    tokio::time::timeout(Duration::from_secs(600), host.loaded()).await.unwrap();
+    tokio::time::timeout(Duration::from_mins(10), host.loaded()).await.unwrap();
     (host, folder)
 }
 

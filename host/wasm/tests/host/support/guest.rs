@@ -9,27 +9,27 @@ use wit_parser::Resolve;
 use super::image::{Image, Machine, nothing};
 
 /// Bodies in WAT of the seven calls. Those of calls with an argument find it in local 0.
-pub struct Guest {
-    pub image: Image,
-    pub imports: String,
-    pub functions: String,
-    pub pages: u32,
-    pub realloc: String,
-    pub describe: String,
-    pub validate_config: String,
-    pub validate_create: String,
-    pub create: String,
-    pub get: String,
-    pub delete: String,
-    pub list: String,
+pub(crate) struct Guest {
+    pub(crate) image: Image,
+    pub(crate) imports: String,
+    pub(crate) functions: String,
+    pub(crate) pages: u32,
+    pub(crate) realloc: String,
+    pub(crate) describe: String,
+    pub(crate) validate_config: String,
+    pub(crate) validate_create: String,
+    pub(crate) create: String,
+    pub(crate) get: String,
+    pub(crate) delete: String,
+    pub(crate) list: String,
 }
 
 /// What `describe` says.
-pub struct About<'a> {
-    pub name: &'a str,
-    pub config_schema: Option<&'a str>,
-    pub placement_schema: Option<&'a str>,
-    pub bootstrap_max_bytes: u32,
+pub(crate) struct About<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) config_schema: Option<&'a str>,
+    pub(crate) placement_schema: Option<&'a str>,
+    pub(crate) bootstrap_max_bytes: u32,
 }
 
 impl Default for About<'_> {
@@ -61,7 +61,7 @@ impl Default for Guest {
 
 impl Guest {
     /// A well-behaved guest that describes itself so.
-    pub fn about(about: &About<'_>) -> Self {
+    pub(crate) fn about(about: &About<'_>) -> Self {
         let mut image = Image::default();
         let words = [
             image.text(about.name),
@@ -104,14 +104,14 @@ impl Guest {
     }
 
     /// `create` answers with this machine.
-    pub fn creating(mut self, machine: &Machine<'_>) -> Self {
+    pub(crate) fn creating(mut self, machine: &Machine<'_>) -> Self {
         let words = machine.words(&mut self.image);
         self.create = pointer(self.image.place(&[vec![0], words].concat()));
         self
     }
 
     /// The core module.
-    pub fn wat(&self) -> String {
+    pub(crate) fn wat(&self) -> String {
         let meta = "egress-proxies:provider/meta@0.1.0";
         let lifecycle = "egress-proxies:provider/lifecycle@0.1.0";
         let nine = "(param i32 i32 i32 i32 i32 i32 i32 i32 i32)";
@@ -149,7 +149,7 @@ impl Guest {
     }
 
     /// The component.
-    pub fn component(&self) -> Vec<u8> {
+    pub(crate) fn component(&self) -> Vec<u8> {
         let mut module = wat::parse_str(self.wat()).expect("the test's WAT");
         let mut resolve = Resolve::default();
         let wit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit");

@@ -1,15 +1,15 @@
 //! Guests that misbehave, one per test: each ends with its own reason, and the next call on the same
 //! instance works as if nothing had happened.
 
-mod support;
-
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use tokio::time::Instant;
+
+use crate::support::guest::{About, Guest};
+use crate::support::image::{Machine, nothing};
+use crate::support::{Started, create_request, machine, start};
 use egress_proxies_core::provider::{Failure, HostFault, Observation, Provider, Reason};
-use support::guest::{About, Guest};
-use support::image::{Machine, nothing};
-use support::{Started, create_request, machine, start};
 
 /// Small bounds, so that tests are quick.
 const SMALL: &str = "limits: { memoryMiB: 16, cpuMs: 200, concurrency: 2 }";
@@ -206,7 +206,7 @@ async fn a_page_larger_than_asked_for_is_refused() {
     let mut guest = Guest { pages: 16, ..Guest::default() };
     guest.list = page(&mut guest, 1_001, None);
     let (_started, provider) = sample(&guest, "").await;
-    let failure = provider.list_owned(&support::owner()).await.unwrap_err();
+    let failure = provider.list_owned(&crate::support::owner()).await.unwrap_err();
     assert_eq!(failure.reason, Reason::Host(HostFault::BadAnswer));
     assert!(failure.message.contains("1001 machines"), "{}", failure.message);
     assert!(provider.get(&machine()).await.is_ok());
@@ -217,14 +217,14 @@ async fn a_listing_that_never_ends_is_cut_off() {
     let mut guest = Guest::default();
     guest.list = page(&mut guest, 1, Some("again"));
     let (_started, provider) = sample(&guest, "").await;
-    let failure = provider.list_owned(&support::owner()).await.unwrap_err();
+    let failure = provider.list_owned(&crate::support::owner()).await.unwrap_err();
     assert!(failure.message.contains("cursor that it was given"), "{}", failure.message);
 }
 
 #[tokio::test]
 async fn machines_without_the_tags_that_were_asked_for_are_left_out_of_a_listing() {
     let (_started, provider) = sample(&Guest::default(), "").await;
-    assert_eq!(provider.list_owned(&support::owner()).await.unwrap().items.len(), 1);
+    assert_eq!(provider.list_owned(&crate::support::owner()).await.unwrap().items.len(), 1);
     let other = [("proxy-operator-uid".to_owned(), "u-2".to_owned())].into();
     assert_eq!(provider.list_owned(&other).await.unwrap().items.len(), 0);
 }
@@ -424,5 +424,5 @@ async fn a_provider_in_mode_delete_only_makes_nothing_and_deletes() {
     let failure = provider.create(&create_request()).await.unwrap_err();
     assert!(failure.message.contains("deleteOnly"), "{}", failure.message);
     assert!(provider.delete(&machine()).await.is_ok());
-    assert!(provider.list_owned(&support::owner()).await.is_ok());
+    assert!(provider.list_owned(&crate::support::owner()).await.is_ok());
 }

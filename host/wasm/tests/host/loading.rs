@@ -1,16 +1,14 @@
 //! From a config file to a provider or to `Failed` with a stage and a reason that says what to do.
 
-mod support;
-
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
+use crate::support::guest::{About, Guest};
+use crate::support::{compile_command, create_request, machine, owner, start, start_with};
 use egress_proxies_core::ids::ProviderName;
 use egress_proxies_core::provider::{Lookup, Observation, Providers};
 use egress_proxies_wasm::report::ProviderState;
 use egress_proxies_wasm::{CompileCommand, HostConfig, ProviderHost, config::ProvidersConfig};
-use support::guest::{About, Guest};
-use support::{compile_command, create_request, machine, owner, start, start_with};
 
 #[tokio::test]
 async fn a_component_from_a_file_takes_all_calls() {
@@ -199,7 +197,7 @@ async fn a_provider_is_loading_first_and_the_change_is_announced() {
         if let Lookup::Ready(_) = host.lookup(&name) {
             break;
         }
-        tokio::time::timeout(Duration::from_secs(60), changed.changed()).await.unwrap().unwrap();
+        tokio::time::timeout(Duration::from_mins(1), changed.changed()).await.unwrap().unwrap();
     }
     let report = serde_json::to_value(host.reports()).unwrap();
     assert_eq!(report[0]["state"], "Ready", "{report}");

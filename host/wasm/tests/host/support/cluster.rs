@@ -12,7 +12,7 @@ use http::{Method, Request, Response};
 use serde_json::{Value, json};
 
 #[derive(Default)]
-pub struct Cluster(Mutex<State>);
+pub(crate) struct Cluster(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -24,7 +24,7 @@ struct State {
 }
 
 /// Gives out one cluster, and remembers for whom.
-pub struct Factory(pub Arc<Cluster>);
+pub(crate) struct Factory(pub Arc<Cluster>);
 
 impl KubernetesTransportFactory for Factory {
     fn for_service_account(
@@ -38,24 +38,24 @@ impl KubernetesTransportFactory for Factory {
 }
 
 impl Cluster {
-    pub fn requests(&self) -> Vec<String> {
+    pub(crate) fn requests(&self) -> Vec<String> {
         self.0.lock().unwrap().requests.clone()
     }
 
-    pub fn identity(&self) -> Option<(String, String)> {
+    pub(crate) fn identity(&self) -> Option<(String, String)> {
         self.0.lock().unwrap().identity.clone()
     }
 
-    pub fn pod(&self, name: &str) -> Option<Value> {
+    pub(crate) fn pod(&self, name: &str) -> Option<Value> {
         self.0.lock().unwrap().pods.get(name).cloned()
     }
 
-    pub fn secret(&self, name: &str) -> Option<Value> {
+    pub(crate) fn secret(&self, name: &str) -> Option<Value> {
         self.0.lock().unwrap().secrets.get(name).cloned()
     }
 
     /// The kubelet's part: the pod runs and has an address.
-    pub fn run(&self, name: &str, ip: &str) {
+    pub(crate) fn run(&self, name: &str, ip: &str) {
         let mut state = self.0.lock().unwrap();
         let pod = state.pods.get_mut(name).unwrap();
         assert!(pod.pointer("/spec/schedulingGates").is_none_or(Value::is_null), "still gated");
@@ -68,7 +68,7 @@ impl Cluster {
     }
 
     /// The kubelet's part of a delete, and the garbage collector's.
-    pub fn finish_deletes(&self) {
+    pub(crate) fn finish_deletes(&self) {
         let mut state = self.0.lock().unwrap();
         state.pods.retain(|_, pod| pod.pointer("/metadata/deletionTimestamp").is_none());
         let pods: Vec<String> = state.pods.keys().cloned().collect();

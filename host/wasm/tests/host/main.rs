@@ -1,0 +1,15 @@
+//! The provider host with real components, in real child processes, on loopback only.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_in_result,
+    clippy::wildcard_enum_match_arm,
+    reason = "what is not expected fails the test"
+)]
+
+mod guests;
+mod hostile;
+mod loading;
+mod support;
