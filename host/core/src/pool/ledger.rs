@@ -3,16 +3,16 @@
 //! Knows nothing of health, cooldowns or Proxies. Time goes by the monotonic clock only, so a jump of the
 //! wall clock neither ends nor prolongs a lease. [`Ledger::expire`] must run before a question is asked;
 //! `Pool` does that in every operation, so that nothing depends on a sweeper.
+//!
+//! Whatever clients do, its memory is bounded: by [`Bounds`], and by keeping nothing of a request whose size
+//! the client chooses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::{Load, Selector, Target};
+use super::{Bounds, Load, SelectorDigest, Target};
 use crate::ids::{Incarnation, LeaseId, ProxyUid};
 use crate::time::Moment;
-
-/// Most ended leases kept for late reports; beyond it the oldest are forgotten early.
-const MOST_ENDED: usize = 100_000;
 
 /// The right to use one machine for a while.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct Lease {
     /// The site it is for; none = any.
     pub target: Option<Target>,
     /// What was asked for, to recognise a repeated request of a session.
-    pub selector: Selector,
+    pub selector: SelectorDigest,
     /// The client's name for what it is doing; at most one live lease each.
     pub session: Option<String>,
     /// Who holds it, for people.
@@ -48,11 +48,22 @@ pub enum Ended {
     MachineGone,
 }
 
+/// What a report on a lease is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subject {
+    /// The Proxy.
+    pub uid: ProxyUid,
+    /// The machine.
+    pub incarnation: Incarnation,
+    /// The site that the lease is or was for.
+    pub target: Option<Target>,
+}
+
 /// An ended lease that still takes reports.
 #[derive(Debug, Clone)]
 pub struct Past {
-    /// The lease as it was.
-    pub lease: Lease,
+    /// What reports on it are about.
+    pub subject: Subject,
     /// Why it ended.
     pub ended: Ended,
 }
@@ -69,12 +80,18 @@ pub struct Ledger {
     grants: u64,
     last_grant: BTreeMap<ProxyUid, u64>,
     remember: Duration,
+    bounds: Bounds,
 }
 
 impl Ledger {
     /// A ledger that resolves ended leases for `remember` after their end.
-    pub fn new(remember: Duration) -> Self {
-        Self { remember, ..Self::default() }
+    pub fn new(remember: Duration, bounds: Bounds) -> Self {
+        Self { remember, bounds, ..Self::default() }
+    }
+
+    /// There is no room for one more lease; when the first one ends, if none is renewed.
+    pub fn full_until(&self) -> Option<Moment> {
+        self.by_end.first().filter(|_| self.live.len() >= self.bounds.live).map(|(end, _)| *end)
     }
 
     /// Enters a new lease. Leases on another machine of the same Proxy end: the caller grants only what
@@ -129,8 +146,9 @@ impl Ledger {
             self.sessions.remove(session);
         }
         self.past_by_end.insert((now + self.remember, id.clone()));
-        self.past.insert(id.clone(), Past { lease, ended: why });
-        while self.past.len() > MOST_ENDED {
+        let subject = Subject { uid: lease.uid, incarnation: lease.incarnation, target: lease.target };
+        self.past.insert(id.clone(), Past { subject, ended: why });
+        while self.past.len() > self.bounds.ended {
             self.forget_oldest();
         }
     }
@@ -171,6 +189,16 @@ impl Ledger {
     /// An ended lease that is still remembered.
     pub fn past(&self, id: &LeaseId) -> Option<&Past> {
         self.past.get(id)
+    }
+
+    /// What a report on the lease is about, be it live or ended not long ago.
+    pub fn subject(&self, id: &LeaseId) -> Option<Subject> {
+        let live = self.live.get(id).map(|lease| Subject {
+            uid: lease.uid.clone(),
+            incarnation: lease.incarnation.clone(),
+            target: lease.target.clone(),
+        });
+        live.or_else(|| self.past.get(id).map(|past| past.subject.clone()))
     }
 
     /// The live lease of a session.

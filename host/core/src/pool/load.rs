@@ -130,7 +130,7 @@ mod tests {
             uid: ProxyUid::parse("u1").unwrap(),
             incarnation: Incarnation::parse("m1").unwrap(),
             target: target.map(|t| Target::parse(t).unwrap()),
-            selector: Selector::default(),
+            selector: Selector::default().digest(),
             session: None,
             holder: None,
             ttl: Duration::from_secs(1),

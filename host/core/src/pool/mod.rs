@@ -19,10 +19,10 @@ use std::time::Duration;
 
 pub use cooldowns::{Cooldowns, Scope};
 pub use holds::{FORCED_PROBE_PERIOD, Holds};
-pub use ledger::{Ended, Lease, Ledger, Past};
+pub use ledger::{Ended, Lease, Ledger, Past, Subject};
 pub use load::Load;
 pub use port::{LeasePort, Reply};
-pub use select::{NoMatch, Order, Prefer, Selector, Standing, View, staying_machine};
+pub use select::{NoMatch, Order, Prefer, Selector, SelectorDigest, Standing, View, staying_machine};
 pub use state::{Granted, HeldLease, Outcome, Pool, Refusal, Report, Usage};
 pub use target::{InvalidTarget, Target};
 
@@ -34,3 +34,20 @@ pub const MAX_TTL: Duration = Duration::from_hours(24);
 pub const DEFAULT_COOLDOWN: Duration = Duration::from_mins(15);
 /// Longest rest time that a report may ask for.
 pub const MAX_COOLDOWN: Duration = Duration::from_hours(7 * 24);
+
+/// How much a pool keeps, whatever clients do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Live leases; beyond it none is granted.
+    pub live: usize,
+    /// Ended leases kept for late reports; beyond it the oldest are forgotten early.
+    pub ended: usize,
+    /// Targets that one machine rests for; beyond it the cooldown that ends first is dropped.
+    pub targets: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { live: 100_000, ended: 100_000, targets: 256 }
+    }
+}

@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use sha2::{Digest, Sha256};
+
 use super::{Cooldowns, Holds, Ledger, Target};
 use crate::crd::Phase;
 use crate::facts::{Auth, Fleet, Machine, ProxyFacts};
@@ -33,10 +35,33 @@ impl Selector {
                 .all(|(key, allowed)| facts.attributes.get(key).is_some_and(|value| allowed.contains(value)))
     }
 
+    /// Its digest: no two selectors share one, and all are of one size, whatever a client sent.
+    pub fn digest(&self) -> SelectorDigest {
+        let mut digest = Sha256::new();
+        let mut feed = |text: &str| {
+            digest.update(text.len().to_be_bytes());
+            digest.update(text);
+        };
+        for (key, values) in &self.attributes {
+            feed(key);
+            feed(&values.len().to_string());
+            values.iter().for_each(|value| feed(value));
+        }
+        if let Some(namespace) = &self.namespace {
+            // A last text that no count follows is no attribute.
+            feed(namespace);
+        }
+        SelectorDigest(digest.finalize().into())
+    }
+
     fn covers_namespace(&self, facts: &ProxyFacts) -> bool {
         self.namespace.as_ref().is_none_or(|namespace| facts.key.namespace == *namespace)
     }
 }
+
+/// What is kept of a selector, to recognise a repeated request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SelectorDigest([u8; 32]);
 
 /// What decides between proxies with equally few leases.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use super::ledger::{Ended, Lease};
 use super::select::{Standing, View, staying_machine};
-use super::{Cooldowns, Holds, Ledger, NoMatch, Order, Target};
+use super::{Bounds, Cooldowns, Holds, Ledger, NoMatch, Order, Subject, Target};
 use crate::facts::{Fleet, GoodProbe, LeaseCounts, Machine, ProbeRequest, ProxyFacts};
-use crate::ids::{LeaseId, ProxyUid};
+use crate::ids::{Incarnation, LeaseId, ProxyUid};
 use crate::time::{Moment, Now};
 
 /// Leases, cooldowns and holds.
@@ -46,6 +46,8 @@ pub enum Refusal {
     NotReady,
     /// No proxy can be granted now.
     NoMatch(NoMatch),
+    /// As many leases are live as are kept in all; time until the first of them ends.
+    TooManyLeases(Duration),
     /// The session holds a lease that was asked for with another selector or target.
     SessionConflict,
     /// No such lease, or it ended.
@@ -106,9 +108,14 @@ impl Pool {
     /// An empty pool with the usual rest time after a limit or ban. Reports are taken for as long after
     /// the end of a lease: a site's ban is often noticed late.
     pub fn new(cooldown: Duration) -> Self {
+        Self::bounded(cooldown, Bounds::default())
+    }
+
+    /// The same with other bounds.
+    pub fn bounded(cooldown: Duration, bounds: Bounds) -> Self {
         Self {
-            ledger: Ledger::new(cooldown),
-            cooldowns: Cooldowns::default(),
+            ledger: Ledger::new(cooldown, bounds),
+            cooldowns: Cooldowns::new(bounds.targets),
             holds: Holds::default(),
             cooldown,
         }
@@ -119,7 +126,8 @@ impl Pool {
     /// earlier lease ends. If there is none to grant, the earlier lease stays.
     ///
     /// # Errors
-    /// `NotReady`, `NoMatch`, or `SessionConflict` if the session's lease was asked for in another way.
+    /// `NotReady`, `NoMatch`, `TooManyLeases`, or `SessionConflict` if the session's lease was asked for in
+    /// another way.
     pub fn acquire(
         &mut self,
         fleet: &Fleet,
@@ -137,6 +145,8 @@ impl Pool {
                 self.ledger.renew(&held.id, order.ttl, now.mono);
                 return granted(&held, facts, order.ttl, now).ok_or(Refusal::MachineGone);
             }
+        } else if let Some(end) = self.ledger.full_until() {
+            return Err(Refusal::TooManyLeases(end.since(now.mono)));
         }
         let facts = self.view().choose(fleet, &order, now.mono).map_err(Refusal::NoMatch)?;
         let Some(machine) = facts.machine.clone() else {
@@ -147,7 +157,7 @@ impl Pool {
             uid: facts.uid.clone(),
             incarnation: machine.incarnation.clone(),
             target: order.target,
-            selector: order.selector,
+            selector: order.selector.digest(),
             session: order.session,
             holder: order.holder,
             ttl: order.ttl,
@@ -180,7 +190,7 @@ impl Pool {
                 Some(Ended::Expired | Ended::Released) | None => Refusal::UnknownLease,
             });
         };
-        let facts = current(fleet, &lease).ok_or(Refusal::MachineGone)?;
+        let facts = current(fleet, &lease.uid, &lease.incarnation).ok_or(Refusal::MachineGone)?;
         let ttl = ttl.unwrap_or(lease.ttl);
         self.ledger.renew(id, ttl, now.mono);
         granted(&lease, Arc::clone(facts), ttl, now).ok_or(Refusal::MachineGone)
@@ -208,21 +218,16 @@ impl Pool {
             return Err(Refusal::NotReady);
         }
         self.ledger.expire(now);
-        let lease = self
-            .ledger
-            .live(id)
-            .or_else(|| self.ledger.past(id).map(|past| &past.lease))
-            .cloned()
-            .ok_or(Refusal::UnknownLease)?;
-        if current(fleet, &lease).is_some() {
+        let Subject { uid, incarnation, target } = self.ledger.subject(id).ok_or(Refusal::UnknownLease)?;
+        if current(fleet, &uid, &incarnation).is_some() {
             match report.outcome {
                 Outcome::Ok => {}
                 Outcome::RateLimited | Outcome::Banned => {
-                    let scope = report.target.or_else(|| lease.target.clone());
+                    let scope = report.target.or(target);
                     let end = now + report.cooldown.unwrap_or(self.cooldown);
-                    self.cooldowns.start(&lease.uid, &lease.incarnation, scope, end);
+                    self.cooldowns.start(&uid, &incarnation, scope, end);
                 }
-                Outcome::Unreachable => self.holds.report(&lease.uid, &lease.incarnation, now),
+                Outcome::Unreachable => self.holds.report(&uid, &incarnation, now),
             }
         }
         if report.release {
@@ -257,6 +262,7 @@ impl Pool {
         };
         self.ledger.end_machines(gone, now);
         self.ledger.forget_proxies(|uid| fleet.proxies.contains_key(uid));
+        self.cooldowns.forget_proxies(|uid| fleet.proxies.contains_key(uid));
         self.holds.observe(fleet);
     }
 
@@ -300,10 +306,10 @@ impl Pool {
         order: &Order,
         now: Moment,
     ) -> Result<Option<Arc<ProxyFacts>>, Refusal> {
-        if held.selector != order.selector || held.target != order.target {
+        if held.selector != order.selector.digest() || held.target != order.target {
             return Err(Refusal::SessionConflict);
         }
-        let Some(facts) = current(fleet, held) else { return Ok(None) };
+        let Some(facts) = current(fleet, &held.uid, &held.incarnation) else { return Ok(None) };
         if order.exclude.contains(&facts.key) {
             return Err(Refusal::SessionConflict);
         }
@@ -321,9 +327,9 @@ impl Pool {
 }
 
 /// The Proxy of a lease, if it still has the lease's machine and that is not leaving.
-fn current<'f>(fleet: &'f Fleet, lease: &Lease) -> Option<&'f Arc<ProxyFacts>> {
-    let facts = fleet.proxies.get(&lease.uid)?;
-    staying_machine(facts).filter(|machine| machine.incarnation == lease.incarnation).map(|_| facts)
+fn current<'f>(fleet: &'f Fleet, uid: &ProxyUid, incarnation: &Incarnation) -> Option<&'f Arc<ProxyFacts>> {
+    let facts = fleet.proxies.get(uid)?;
+    staying_machine(facts).filter(|machine| machine.incarnation == *incarnation).map(|_| facts)
 }
 
 fn granted(lease: &Lease, facts: Arc<ProxyFacts>, ttl: Duration, now: Now) -> Option<Granted> {

@@ -1,11 +1,15 @@
 //! Bearer tokens. `/healthz` and `/openapi.json` are open; everything else wants a token once one is
 //! configured.
 //!
-//! A tokens file that is empty or cannot be read locks the API; it never opens it. Only a configuration
-//! without any source of tokens means an open API, which is said loudly at start.
+//! A source of tokens that gives none locks the API and never opens it: a variable that is set but blank (a
+//! Secret whose key is empty), a tokens file that is empty, or one that cannot be read at start. A file that
+//! cannot be read later changes nothing. Only a configuration without any source means an open API, which is
+//! said loudly at start.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -30,7 +34,7 @@ const OPEN_PATHS: [&str; 2] = ["/healthz", "/openapi.json"];
 /// Where tokens come from.
 #[derive(Debug, Clone, Default)]
 pub struct TokenSources {
-    /// One token, from `DISCOVERY_TOKEN`; empty counts as none.
+    /// One token, from `DISCOVERY_TOKEN`; a blank one lets nobody in.
     pub token: Option<Secret<String>>,
     /// A file with one token per line; blank lines and lines that begin with `#` are skipped.
     pub file: Option<PathBuf>,
@@ -40,6 +44,7 @@ pub struct TokenSources {
 pub struct Tokens {
     sources: TokenSources,
     accepted: ArcSwap<Vec<TokenHash>>,
+    unreadable: AtomicBool,
 }
 
 /// Tokens are kept and compared as hashes: of one length, so that a comparison tells nothing about it.
@@ -54,11 +59,17 @@ impl std::fmt::Debug for Tokens {
 impl Tokens {
     /// Reads the sources and says what that means. Never fails: a file that cannot be read is read again.
     pub async fn load(sources: TokenSources) -> Arc<Self> {
-        let tokens = Self { sources, accepted: ArcSwap::default() };
+        let tokens = Self { sources, accepted: ArcSwap::default(), unreadable: AtomicBool::new(false) };
         if !tokens.required() {
             warn!(
                 "THE DISCOVERY API IS OPEN TO ANYBODY WHO CAN REACH IT: no token is configured. Leases carry \
                  no proxy credentials. Set DISCOVERY_TOKEN or a tokens file"
+            );
+        }
+        if tokens.sources.token.is_some() && tokens.own_token().is_none() {
+            error!(
+                "DISCOVERY_TOKEN is set but blank and lets nobody in; set it to a token, or remove it \
+                 altogether if the API is to be open or a tokens file is used"
             );
         }
         tokens.reload(true).await;
@@ -67,7 +78,7 @@ impl Tokens {
 
     /// Clients must show a token.
     pub fn required(&self) -> bool {
-        self.sources.file.is_some() || self.own_token().is_some()
+        self.sources.file.is_some() || self.sources.token.is_some()
     }
 
     /// Credentials of proxies leave only to clients that showed a token.
@@ -95,10 +106,15 @@ impl Tokens {
         let mut accepted: Vec<TokenHash> = self.own_token().map(hash).into_iter().collect();
         if let Some(path) = &self.sources.file {
             match tokio::fs::read_to_string(path).await {
-                Ok(text) => accepted.extend(lines(&text).map(hash)),
+                Ok(text) => {
+                    if self.unreadable.swap(false, Ordering::Relaxed) {
+                        info!(path = %path.display(), "the tokens file can be read again");
+                    }
+                    accepted.extend(lines(&text).map(hash));
+                }
                 Err(fault) => {
+                    self.cannot_read(path, &fault, first);
                     if first {
-                        error!(path = %path.display(), %fault, "cannot read the tokens file; no token of it is accepted until it can be read");
                         self.accepted.store(Arc::new(accepted));
                     }
                     return;
@@ -106,11 +122,28 @@ impl Tokens {
             }
         }
         if self.required() && accepted.is_empty() && (first || !self.accepted.load().is_empty()) {
-            error!("the tokens file has no token in it; every client is refused");
+            error!("no token is configured, though a place for tokens is; every client is refused");
         }
         if **self.accepted.load() != accepted {
             info!(tokens = accepted.len(), "tokens of the discovery API read");
             self.accepted.store(Arc::new(accepted));
+        }
+    }
+
+    /// Says so once each time the file becomes unreadable.
+    fn cannot_read(&self, path: &Path, fault: &io::Error, first: bool) {
+        if self.unreadable.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let path = path.display();
+        if first {
+            error!(%path, %fault, "cannot read the tokens file; no token of it is accepted until it can be read");
+        } else {
+            warn!(
+                %path, %fault,
+                "cannot read the tokens file any more; the tokens read before stay in force. To revoke them, \
+                 empty the file"
+            );
         }
     }
 

@@ -11,7 +11,8 @@ use http::StatusCode;
 
 use super::Api;
 use super::error::{ApiError, ErrorBody};
-use super::extract::{PathParts, QueryPairs, invalid, target};
+use super::extract::{NoQuery, PathParts, QueryPairs, invalid, once, only, target, text, unknown};
+use super::request::MAX_NAME;
 use super::response::{ProxyDetail, ProxyItem, ProxyList};
 
 /// Says that the process answers.
@@ -66,6 +67,7 @@ pub(super) async fn list(
     params(("namespace" = String, Path), ("name" = String, Path)),
     responses(
         (status = 200, description = "The Proxy", body = ProxyDetail),
+        (status = 400, description = "`invalid_request`", body = ErrorBody),
         (status = 401, description = "`unauthorized`", body = ErrorBody),
         (status = 404, description = "`unknown_proxy`", body = ErrorBody),
         (status = 503, description = "`not_ready`", body = ErrorBody),
@@ -74,9 +76,8 @@ pub(super) async fn list(
 pub(super) async fn show(
     State(api): State<Api>,
     PathParts((namespace, name)): PathParts<(String, String)>,
-    QueryPairs(pairs): QueryPairs,
+    NoQuery: NoQuery,
 ) -> Result<Json<ProxyDetail>, ApiError> {
-    only(&pairs, &[])?;
     let facts = find(&api.fleet()?, &namespace, &name)?;
     let usage = api.pool.usage(facts.uid.clone()).await;
     Ok(Json(ProxyDetail::new(&facts, usage)))
@@ -141,30 +142,14 @@ impl Filter {
                         .map_err(|_| invalid("healthy", &format!("must be true or false, not {value:?}")))?;
                     once(&key, filter.healthy.replace(healthy).is_some())?;
                 }
-                ("namespace", None) => once(&key, filter.selector.namespace.replace(value).is_some())?,
+                ("namespace", None) => {
+                    let namespace = text("namespace", Some(value), MAX_NAME)?;
+                    once(&key, filter.selector.namespace.is_some())?;
+                    filter.selector.namespace = namespace;
+                }
                 (_, None) => return Err(unknown(&key, "attr.<key>, healthy and namespace")),
             }
         }
         Ok(filter)
     }
-}
-
-/// Refuses parameters other than these, and repeated ones.
-fn only(pairs: &[(String, String)], allowed: &[&str]) -> Result<(), ApiError> {
-    for (index, (key, _)) in pairs.iter().enumerate() {
-        if !allowed.contains(&key.as_str()) {
-            let known = if allowed.is_empty() { "none".to_owned() } else { allowed.join(", ") };
-            return Err(unknown(key, &known));
-        }
-        once(key, pairs.iter().skip(index + 1).any(|(later, _)| later == key))?;
-    }
-    Ok(())
-}
-
-fn once(key: &str, repeated: bool) -> Result<(), ApiError> {
-    if repeated { Err(invalid(key, "may be given once")) } else { Ok(()) }
-}
-
-fn unknown(key: &str, known: &str) -> ApiError {
-    invalid(key, &format!("is no query parameter of this route; known: {known}"))
 }

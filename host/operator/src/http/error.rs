@@ -2,6 +2,8 @@
 //!
 //! The code is for programs and never changes its meaning; the message is for people and says what to do.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use egress_proxies_core::pool::{NoMatch, Refusal};
@@ -48,6 +50,8 @@ pub(super) enum Code {
     Internal,
     /// 503: the operator has not seen all Proxies yet.
     NotReady,
+    /// 503: as many leases are live as the operator keeps.
+    TooManyLeases,
 }
 
 impl Code {
@@ -63,7 +67,7 @@ impl Code {
             Self::MachineGone => StatusCode::GONE,
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::NotReady => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NotReady | Self::TooManyLeases => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 }
@@ -87,13 +91,21 @@ pub(super) struct ErrorBody {
     message: String,
 }
 
+/// The one code of [`NoMatchBody`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum NoMatchCode {
+    NoMatch,
+}
+
 /// `no_match`: how many of the matching proxies stand where. The counts add up to `considered`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct NoMatchBody {
-    /// The error.
-    #[serde(flatten)]
-    error: ErrorBody,
+    /// The kind of error, for programs.
+    error: NoMatchCode,
+    /// What happened and what to do, for people.
+    message: String,
     /// Whether waiting helps.
     reason: NoMatchReason,
     /// Proxies that match the request.
@@ -108,25 +120,49 @@ pub(super) struct NoMatchBody {
     unhealthy: u32,
     /// Suspended.
     suspended: u32,
-    /// No machine yet, being replaced, no verdict yet, or credentials that cannot be read.
+    /// No machine yet, being replaced, no verdict yet, or credentials that were never read.
     not_ready: u32,
 }
 
-/// Why a lease is refused: `no_match` with counts, or `session_conflict`.
+/// The one code of [`SessionConflictBody`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum SessionConflictCode {
+    SessionConflict,
+}
+
+/// `session_conflict`: the session holds a lease that was asked for in another way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub(super) struct SessionConflictBody {
+    /// The kind of error, for programs.
+    error: SessionConflictCode,
+    /// What happened and what to do, for people.
+    message: String,
+}
+
+/// Why a lease is refused: `no_match` with counts, or `session_conflict`. `error` tells the two apart.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(untagged)]
 pub(super) enum LeaseRefusal {
     /// Nothing can be granted.
     NoMatch(NoMatchBody),
-    /// Anything else.
-    Other(ErrorBody),
+    /// The session has something else.
+    SessionConflict(SessionConflictBody),
+}
+
+/// What stands in the body.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+enum AnyBody {
+    Lease(LeaseRefusal),
+    Plain(ErrorBody),
 }
 
 /// An error on its way to the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ApiError {
     code: Code,
-    body: LeaseRefusal,
+    body: AnyBody,
     retry_after: Option<u64>,
 }
 
@@ -137,7 +173,7 @@ impl ApiError {
         if message.len() > MAX_MESSAGE {
             message = message.chars().take(MAX_MESSAGE).chain("...".chars()).collect();
         }
-        Self { code, body: LeaseRefusal::Other(ErrorBody { error: code, message }), retry_after: None }
+        Self { code, body: AnyBody::Plain(ErrorBody { error: code, message }), retry_after: None }
     }
 
     /// The Proxies are not all known yet.
@@ -163,11 +199,8 @@ impl From<Refusal> for ApiError {
         match refusal {
             Refusal::NotReady => Self::not_ready(),
             Refusal::NoMatch(why) => no_match(&why),
-            Refusal::SessionConflict => Self::new(
-                Code::SessionConflict,
-                "the session holds a lease that was asked for with another selector, namespace or target, \
-                 or on a proxy that is now excluded; release that lease or use another session",
-            ),
+            Refusal::TooManyLeases(wait) => too_many_leases(wait),
+            Refusal::SessionConflict => session_conflict(),
             Refusal::UnknownLease => Self::unknown_lease(),
             Refusal::MachineGone => Self::new(
                 Code::MachineGone,
@@ -177,30 +210,58 @@ impl From<Refusal> for ApiError {
     }
 }
 
+fn session_conflict() -> ApiError {
+    let message = "the session holds a lease that was asked for with another selector, namespace or target, \
+                   or on a proxy that is now excluded; release that lease or use another session";
+    let body =
+        SessionConflictBody { error: SessionConflictCode::SessionConflict, message: message.to_owned() };
+    let body = AnyBody::Lease(LeaseRefusal::SessionConflict(body));
+    ApiError { code: Code::SessionConflict, body, retry_after: None }
+}
+
+fn too_many_leases(wait: Duration) -> ApiError {
+    let wait = whole_seconds(wait);
+    let message = format!(
+        "as many leases are live as the operator keeps in all; release those not in use, ask for a shorter \
+         ttlSeconds, and try again in {wait} s"
+    );
+    ApiError { retry_after: Some(wait), ..ApiError::new(Code::TooManyLeases, message) }
+}
+
+/// Rounded up, and never "at once".
+fn whole_seconds(wait: Duration) -> u64 {
+    (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1)
+}
+
 fn no_match(why: &NoMatch) -> ApiError {
-    let retry_after = why.retry_after.map(|wait| {
-        let whole = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-        whole.max(1)
-    });
+    let retry_after = why.retry_after.map(whole_seconds);
     let (reason, message) = match (why.considered, retry_after) {
-        (0, _) if why.unknown_attributes.is_empty() => {
-            (NoMatchReason::NoSuchProxy, "no Proxy matches the request".to_owned())
-        }
+        (0, _) if why.unknown_attributes.is_empty() => (
+            NoMatchReason::NoSuchProxy,
+            "no Proxy matches the request; check selector, namespace and exclude against what \
+             GET /v1/proxies lists"
+                .to_owned(),
+        ),
         (0, _) => {
             let keys: String = why.unknown_attributes.join(", ").chars().take(300).collect();
-            (NoMatchReason::NoSuchProxy, format!("no Proxy matches: none has the attribute {keys}"))
+            let message = format!(
+                "no Proxy matches: none has the attribute {keys}; GET /v1/proxies lists those there are"
+            );
+            (NoMatchReason::NoSuchProxy, message)
         }
         (_, Some(wait)) => {
             (NoMatchReason::Busy, format!("no matching proxy can be leased now; try again in {wait} s"))
         }
         (_, None) => (
             NoMatchReason::Busy,
-            "no matching proxy can be leased now, and none has a time when it can be; see the counts"
+            "no matching proxy can be leased now, and no time is known when one can be; the counts say why, \
+             GET /v1/proxies says which"
                 .to_owned(),
         ),
     };
     let body = NoMatchBody {
-        error: ErrorBody { error: Code::NoMatch, message },
+        error: NoMatchCode::NoMatch,
+        message,
         reason,
         considered: why.considered,
         at_capacity: why.at_capacity,
@@ -211,7 +272,7 @@ fn no_match(why: &NoMatch) -> ApiError {
         not_ready: why.not_ready,
     };
     let retry_after = retry_after.filter(|_| reason == NoMatchReason::Busy);
-    ApiError { code: Code::NoMatch, body: LeaseRefusal::NoMatch(body), retry_after }
+    ApiError { code: Code::NoMatch, body: AnyBody::Lease(LeaseRefusal::NoMatch(body)), retry_after }
 }
 
 impl IntoResponse for ApiError {

@@ -1,11 +1,13 @@
 //! Reading requests strictly: what cannot be understood is refused with the field and its limits, never
 //! ignored. A misspelt field that is ignored costs its author an afternoon.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::body::to_bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use bytes::Bytes;
+use egress_proxies_core::ids::LeaseId;
 use egress_proxies_core::pool::Target;
 use http::request::Parts;
 use http_body_util::LengthLimitError;
@@ -97,6 +99,33 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for PathPar
     }
 }
 
+/// The id of a lease in the path; none if the text there cannot be one, which is as good as an unknown one.
+#[derive(Debug)]
+pub(super) struct LeasePath(pub(super) Option<LeaseId>);
+
+impl<S: Send + Sync> FromRequestParts<S> for LeasePath {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Infallible> {
+        let text = Path::<String>::from_request_parts(parts, state).await.ok();
+        Ok(Self(text.and_then(|Path(text)| LeaseId::parse(text).ok())))
+    }
+}
+
+/// No query parameter at all.
+#[derive(Debug)]
+pub(super) struct NoQuery;
+
+impl<S: Send + Sync> FromRequestParts<S> for NoQuery {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let QueryPairs(pairs) = QueryPairs::from_request_parts(parts, state).await?;
+        only(&pairs, &[])?;
+        Ok(Self)
+    }
+}
+
 /// Query parameters in their order, repeated ones included.
 #[derive(Debug)]
 pub(super) struct QueryPairs(pub(super) Vec<(String, String)>);
@@ -146,4 +175,26 @@ pub(super) fn target(field: &str, given: Option<&str>) -> Result<Option<Target>,
 /// A field that is understood but not allowed.
 pub(super) fn invalid(field: &str, fault: &str) -> ApiError {
     ApiError::new(Code::InvalidRequest, format!("{field}: {fault}"))
+}
+
+/// Refuses parameters other than these, and repeated ones.
+pub(super) fn only(pairs: &[(String, String)], allowed: &[&str]) -> Result<(), ApiError> {
+    for (index, (key, _)) in pairs.iter().enumerate() {
+        if !allowed.contains(&key.as_str()) {
+            let known = if allowed.is_empty() { "none".to_owned() } else { allowed.join(", ") };
+            return Err(unknown(key, &known));
+        }
+        once(key, pairs.iter().skip(index + 1).any(|(later, _)| later == key))?;
+    }
+    Ok(())
+}
+
+/// Refuses what is given more than once.
+pub(super) fn once(key: &str, repeated: bool) -> Result<(), ApiError> {
+    if repeated { Err(invalid(key, "may be given once")) } else { Ok(()) }
+}
+
+/// A parameter that the route does not have.
+pub(super) fn unknown(key: &str, known: &str) -> ApiError {
+    invalid(key, &format!("is no query parameter of this route; known: {known}"))
 }

@@ -10,6 +10,7 @@ use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use http::Method;
 use http::header::CONTENT_LENGTH;
 use http_body_util::Limited;
 use tracing::{error, info};
@@ -43,14 +44,17 @@ pub(super) async fn log(State(clock): State<SharedClock>, request: Request, next
     response
 }
 
-/// Refuses a body that says it is too long at once, and stops reading one that turns out to be.
+/// Refuses a body that says it is too long at once, and stops reading one that turns out to be. Only POST has
+/// a body; with other methods nobody reads it.
 pub(super) async fn limit_body(request: Request, next: Next) -> Response {
     let announced = request
         .headers()
         .get(CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok())
         .and_then(|text| text.parse::<u64>().ok());
-    if announced.is_some_and(|length| usize::try_from(length).map_or(true, |length| length > MAX_BODY)) {
+    if request.method() == Method::POST
+        && announced.is_some_and(|length| usize::try_from(length).map_or(true, |length| length > MAX_BODY))
+    {
         return too_large().into_response();
     }
     next.run(request.map(|body| Body::new(Limited::new(body, MAX_BODY)))).await

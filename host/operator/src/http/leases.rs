@@ -3,14 +3,13 @@
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use egress_proxies_core::ids::LeaseId;
 use egress_proxies_core::pool::{Granted, NoMatch, Refusal};
 use http::header::CACHE_CONTROL;
 use http::{HeaderValue, StatusCode};
 
 use super::Api;
 use super::error::{ApiError, ErrorBody, LeaseRefusal};
-use super::extract::{Body, PathParts};
+use super::extract::{Body, LeasePath, NoQuery};
 use super::recorder::LeaseOutcome;
 use super::request::{LeaseRequest, RenewRequest, ReportRequest};
 use super::response::LeaseReply;
@@ -27,16 +26,18 @@ use super::response::LeaseReply;
         (status = 200, description = "The session's lease, renewed", body = LeaseReply),
         (status = 400, description = "`invalid_json`, `invalid_request`", body = ErrorBody),
         (status = 401, description = "`unauthorized`", body = ErrorBody),
+        (status = 408, description = "`request_timeout`", body = ErrorBody),
         (status = 409, description = "`no_match` with counts (`Retry-After` if a time is known), or `session_conflict`", body = LeaseRefusal),
         (status = 413, description = "`body_too_large`", body = ErrorBody),
-        (status = 503, description = "`not_ready`", body = ErrorBody),
+        (status = 503, description = "`not_ready`, `too_many_leases`", body = ErrorBody),
     )
 )]
 pub(super) async fn acquire(
     State(api): State<Api>,
+    query: Result<NoQuery, ApiError>,
     body: Result<Body<LeaseRequest>, ApiError>,
 ) -> Result<Response, ApiError> {
-    let order = match body.and_then(|Body(request)| request.into_order()) {
+    let order = match query.and(body).and_then(|Body(request)| request.into_order()) {
         Ok(order) => order,
         Err(refusal) => {
             api.metrics.lease_request(LeaseOutcome::Invalid);
@@ -66,17 +67,20 @@ pub(super) async fn acquire(
         (status = 400, description = "`invalid_json`, `invalid_request`", body = ErrorBody),
         (status = 401, description = "`unauthorized`", body = ErrorBody),
         (status = 404, description = "`unknown_lease`", body = ErrorBody),
+        (status = 408, description = "`request_timeout`", body = ErrorBody),
         (status = 410, description = "`machine_gone`", body = ErrorBody),
+        (status = 413, description = "`body_too_large`", body = ErrorBody),
         (status = 503, description = "`not_ready`", body = ErrorBody),
     )
 )]
 pub(super) async fn renew(
     State(api): State<Api>,
-    PathParts(id): PathParts<String>,
+    LeasePath(id): LeasePath,
+    NoQuery: NoQuery,
     Body(request): Body<RenewRequest>,
 ) -> Result<Response, ApiError> {
     let ttl = request.ttl()?;
-    let granted = api.pool.renew(known(id)?, ttl).await?;
+    let granted = api.pool.renew(id.ok_or_else(ApiError::unknown_lease)?, ttl).await?;
     Ok(reply(&api, &granted))
 }
 
@@ -86,11 +90,16 @@ pub(super) async fn renew(
     params(("id" = String, Path, description = "`leaseID`")),
     responses(
         (status = 204, description = "There is no such lease any more"),
+        (status = 400, description = "`invalid_request`: there is a query parameter", body = ErrorBody),
         (status = 401, description = "`unauthorized`", body = ErrorBody),
     )
 )]
-pub(super) async fn release(State(api): State<Api>, PathParts(id): PathParts<String>) -> StatusCode {
-    if let Ok(id) = LeaseId::parse(id) {
+pub(super) async fn release(
+    State(api): State<Api>,
+    LeasePath(id): LeasePath,
+    NoQuery: NoQuery,
+) -> StatusCode {
+    if let Some(id) = id {
         api.pool.release(id).await;
     }
     StatusCode::NO_CONTENT
@@ -106,22 +115,20 @@ pub(super) async fn release(State(api): State<Api>, PathParts(id): PathParts<Str
         (status = 400, description = "`invalid_result`, `invalid_json`, `invalid_request`", body = ErrorBody),
         (status = 401, description = "`unauthorized`", body = ErrorBody),
         (status = 404, description = "`unknown_lease`", body = ErrorBody),
+        (status = 408, description = "`request_timeout`", body = ErrorBody),
+        (status = 413, description = "`body_too_large`", body = ErrorBody),
         (status = 503, description = "`not_ready`", body = ErrorBody),
     )
 )]
 pub(super) async fn report(
     State(api): State<Api>,
-    PathParts(id): PathParts<String>,
+    LeasePath(id): LeasePath,
+    NoQuery: NoQuery,
     Body(request): Body<ReportRequest>,
 ) -> Result<StatusCode, ApiError> {
     let report = request.into_report()?;
-    api.pool.report(known(id)?, report).await?;
+    api.pool.report(id.ok_or_else(ApiError::unknown_lease)?, report).await?;
     Ok(StatusCode::NO_CONTENT)
-}
-
-/// What cannot be an id is an unknown one.
-fn known(id: String) -> Result<LeaseId, ApiError> {
-    LeaseId::parse(id).map_err(|_| ApiError::unknown_lease())
 }
 
 fn reply(api: &Api, granted: &Granted) -> Response {
@@ -137,6 +144,7 @@ fn outcome(refusal: &Refusal) -> LeaseOutcome {
         Refusal::NotReady => LeaseOutcome::NotReady,
         Refusal::NoMatch(NoMatch { considered: 0, .. }) => LeaseOutcome::NoSuchProxy,
         Refusal::NoMatch(_) => LeaseOutcome::Busy,
+        Refusal::TooManyLeases(_) => LeaseOutcome::TooManyLeases,
         Refusal::SessionConflict => LeaseOutcome::SessionConflict,
         Refusal::MachineGone | Refusal::UnknownLease => LeaseOutcome::MachineGone,
     }

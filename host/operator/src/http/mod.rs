@@ -24,7 +24,6 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::routing::{delete, get, post};
 use egress_proxies_core::facts::Fleet;
 use egress_proxies_core::pool::LeasePort;
 use tokio::sync::watch;
@@ -75,16 +74,8 @@ pub fn router(api: Api) -> Router {
         .layer(from_fn_with_state(Arc::clone(&api.clock), layers::log))
         .layer(from_fn(layers::limit_body))
         .layer(from_fn_with_state(Arc::clone(&api.tokens), auth::require_token));
-    Router::new()
-        .route("/healthz", get(discovery::healthz))
-        .route("/openapi.json", get(openapi::describe))
-        .route("/v1/proxies", get(discovery::list))
-        .route("/v1/proxies/{namespace}/{name}", get(discovery::show))
-        .route("/v1/proxies/{namespace}/{name}/cooldowns", delete(discovery::clear_cooldowns))
-        .route("/v1/leases", post(leases::acquire))
-        .route("/v1/leases/{id}", delete(leases::release))
-        .route("/v1/leases/{id}/renew", post(leases::renew))
-        .route("/v1/leases/{id}/report", post(leases::report))
+    let (routes, _) = openapi::routes().split_for_parts();
+    routes
         .fallback(async || ApiError::new(Code::NotFound, "no such route; GET /openapi.json lists them"))
         .method_not_allowed_fallback(async || {
             ApiError::new(Code::MethodNotAllowed, "the route does not know this method; see the Allow header")

@@ -8,8 +8,10 @@ use http::{HeaderName, HeaderValue};
 use utoipa::openapi::OpenApi as Document;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::{Modify, OpenApi};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
-use super::{discovery, leases, request};
+use super::{Api, discovery, leases, request};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -20,22 +22,11 @@ use super::{discovery, leases, request};
                        word, and `message`, for people. Unknown fields and parameters are refused.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")
     ),
-    paths(
-        discovery::healthz,
-        describe,
-        discovery::list,
-        discovery::show,
-        discovery::clear_cooldowns,
-        leases::acquire,
-        leases::renew,
-        leases::release,
-        leases::report,
-    ),
     components(schemas(request::ReportResult)),
     security(("token" = [])),
     modifiers(&BearerToken)
 )]
-struct Api;
+struct Head;
 
 struct BearerToken;
 
@@ -46,11 +37,25 @@ impl Modify for BearerToken {
     }
 }
 
+/// Every route with its description: what is served and what is described are one list.
+pub(super) fn routes() -> OpenApiRouter<Api> {
+    OpenApiRouter::with_openapi(Head::openapi())
+        .routes(routes!(discovery::healthz))
+        .routes(routes!(describe))
+        .routes(routes!(discovery::list))
+        .routes(routes!(discovery::show))
+        .routes(routes!(discovery::clear_cooldowns))
+        .routes(routes!(leases::acquire))
+        .routes(routes!(leases::renew))
+        .routes(routes!(leases::release))
+        .routes(routes!(leases::report))
+}
+
 /// The description, as it is committed and served.
 pub fn openapi_json() -> &'static str {
     static TEXT: LazyLock<String> = LazyLock::new(|| {
         // Text keys and plain values only: this cannot fail, and an empty answer would fail the drift test.
-        Api::openapi().to_pretty_json().map(|text| text + "\n").unwrap_or_default()
+        routes().into_openapi().to_pretty_json().map(|text| text + "\n").unwrap_or_default()
     });
     &TEXT
 }

@@ -19,11 +19,13 @@ pub enum LeaseOutcome {
     Invalid,
     /// The Proxies are not known yet.
     NotReady,
+    /// As many leases are live as are kept.
+    TooManyLeases,
 }
 
 impl LeaseOutcome {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Granted,
         Self::Renewed,
         Self::NoSuchProxy,
@@ -32,6 +34,7 @@ impl LeaseOutcome {
         Self::MachineGone,
         Self::Invalid,
         Self::NotReady,
+        Self::TooManyLeases,
     ];
 
     /// As a label.
@@ -45,6 +48,7 @@ impl LeaseOutcome {
             Self::MachineGone => "machine_gone",
             Self::Invalid => "invalid",
             Self::NotReady => "not_ready",
+            Self::TooManyLeases => "too_many_leases",
         }
     }
 }

@@ -16,7 +16,10 @@ use super::extract::{invalid, seconds, target, text};
 const MAX_EXCLUDE: usize = 100;
 const MAX_SELECTOR_KEYS: usize = 64;
 const MAX_SELECTOR_VALUES: usize = 100;
-const MAX_NAME: usize = 253;
+/// Longest namespace.
+pub(super) const MAX_NAME: usize = 253;
+/// Longest key or value of an attribute; Proxies have none that is longer.
+const MAX_ATTRIBUTE: usize = 256;
 const MAX_SESSION: usize = 128;
 const MAX_HOLDER: usize = 128;
 
@@ -101,6 +104,7 @@ fn attributes(selector: BTreeMap<String, OneOrMany>) -> Result<BTreeMap<String, 
     }
     let mut attributes = BTreeMap::new();
     for (key, values) in selector {
+        short("selector", "key", &key)?;
         let values: BTreeSet<String> = match values {
             OneOrMany::One(value) => BTreeSet::from([value]),
             OneOrMany::Many(values) => values.into_iter().collect(),
@@ -109,9 +113,18 @@ fn attributes(selector: BTreeMap<String, OneOrMany>) -> Result<BTreeMap<String, 
             let fault = format!("must list 1 to {MAX_SELECTOR_VALUES} values, not {}", values.len());
             return Err(invalid(&format!("selector.{key}"), &fault));
         }
+        values.iter().try_for_each(|value| short(&format!("selector.{key}"), "value", value))?;
         attributes.insert(key, values);
     }
     Ok(attributes)
+}
+
+fn short(field: &str, what: &str, text: &str) -> Result<(), ApiError> {
+    let count = text.chars().count();
+    if count <= MAX_ATTRIBUTE {
+        return Ok(());
+    }
+    Err(invalid(field, &format!("has a {what} of {count} characters; at most {MAX_ATTRIBUTE}")))
 }
 
 fn exclude(ids: &[String]) -> Result<BTreeSet<ProxyKey>, ApiError> {
@@ -155,12 +168,13 @@ pub(super) struct ReportRequest {
     /// `ok`; `rate_limited` or `banned`: the proxy rests for the target; `unreachable`: the proxy is not
     /// leased again until a probe of it succeeds.
     #[serde(default)]
-    #[schema(value_type = ReportResult)]
+    #[schema(value_type = ReportResult, required)]
     result: String,
     /// Host that it was about; without it the lease's target, without that every target.
     #[schema(max_length = 1024)]
     target: Option<String>,
-    /// Rest time, with `rate_limited` and `banned` only; without it the operator's default (15 min).
+    /// Rest time, with `rate_limited` and `banned` only; without it the operator's `--cooldown`, 15 min
+    /// unless set.
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 604_800)]
     cooldown_seconds: Option<Number>,
     /// Release the lease as well.

@@ -142,8 +142,9 @@ pub(super) struct LeasedProxy {
     /// Password as it is; null if none is demanded.
     #[schema(required)]
     password: Option<String>,
-    /// The proxy demands credentials. With null above, the operator runs without API tokens and
-    /// therefore gives none away.
+    /// The proxy demands credentials. With null above they cannot be given: the operator runs without API
+    /// tokens and therefore gives none away, or, in a renewal, their Secret cannot be read now; then those
+    /// that came with the lease go on working.
     auth_required: bool,
     /// Who makes the machine.
     mode: ModeField,

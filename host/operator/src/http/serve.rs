@@ -1,4 +1,5 @@
-//! Serves a router over TCP with bounds: connections, time to send a header, time to finish at the end.
+//! Serves a router over TCP with bounds: connections, time to send a header, time to take an answer, time to
+//! finish at the end.
 //!
 //! `axum::serve` has none of these; one client that opens sockets and says nothing would hold them for ever.
 
@@ -15,6 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
+use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
@@ -26,13 +28,21 @@ pub struct Limits {
     /// Time for the whole header of a request, counted from the end of the request before it, so that it
     /// bounds idle connections too.
     pub header_read: Duration,
+    /// Time that a client may take none of its answer; without it, one that never reads would hold its
+    /// connection for ever.
+    pub write: Duration,
     /// Time for requests under way once the server stops.
     pub drain: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { connections: 1024, header_read: Duration::from_secs(30), drain: Duration::from_secs(10) }
+        Self {
+            connections: 1024,
+            header_read: Duration::from_secs(30),
+            write: Duration::from_secs(30),
+            drain: Duration::from_secs(10),
+        }
     }
 }
 
@@ -95,12 +105,14 @@ async fn connection(
     if let Err(fault) = stream.set_nodelay(true) {
         debug!(%fault, "cannot turn off delays");
     }
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(limits.write));
     let service = TowerToHyperService::new(router);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_read)
         .max_buf_size(MAX_HEADER)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(Box::pin(stream)), service);
     let mut connection = pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,

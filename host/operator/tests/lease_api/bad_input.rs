@@ -9,6 +9,8 @@ async fn every_bad_lease_request_is_refused_with_the_field_and_its_limits() {
     let long = "x".repeat(129);
     let many = format!(r#"{{"exclude":[{}"default/p"]}}"#, r#""default/p","#.repeat(100));
     let session = format!(r#"{{"session":"{long}"}}"#);
+    let key = format!(r#"{{"selector":{{"{}":"x"}}}}"#, "k".repeat(257));
+    let value = format!(r#"{{"selector":{{"geo":["x","{}"]}}}}"#, "\u{e9}".repeat(257));
     let rows: Vec<(&str, &str, Vec<&str>)> = vec![
         ("", "invalid_json", vec!["empty", "{}"]),
         ("geo=local", "invalid_json", vec!["not a JSON object"]),
@@ -39,6 +41,8 @@ async fn every_bad_lease_request_is_refused_with_the_field_and_its_limits() {
         (&session, "invalid_request", vec!["session", "1 to 128", "not 129"]),
         (r#"{"holder":7}"#, "invalid_request", vec!["holder", "string"]),
         (r#"{"namespace":""}"#, "invalid_request", vec!["namespace"]),
+        (&key, "invalid_request", vec!["selector", "key of 257", "at most 256"]),
+        (&value, "invalid_request", vec!["selector.geo", "value of 257", "at most 256"]),
     ];
     let world = World::new([proxy("p")]).await;
     for (body, code, parts) in rows {
@@ -73,7 +77,7 @@ async fn every_bad_renewal_and_report_is_refused_with_the_field_and_its_limits()
         assert!(answer.message().contains(part), "{call} {body}: {}", answer.message());
     }
     for (call, body) in [("renew", "{}"), ("report", r#"{"result":"ok"}"#)] {
-        for unknown in ["nope", "%F0%9F%92%A5", &"x".repeat(300)] {
+        for unknown in ["nope", "%F0%9F%92%A5", "%FF", "%zz", &"x".repeat(300)] {
             let answer = world.post(&format!("/v1/leases/{unknown}/{call}"), body).await;
             assert_eq!(answer.error(), (404, "unknown_lease".to_owned()), "{unknown}");
         }
@@ -91,6 +95,14 @@ async fn a_body_of_64_kib_is_read_and_one_of_65_is_not() {
     let pieces = futures::stream::iter((0..65).map(|_| Ok::<_, std::io::Error>(" ".repeat(1024))));
     let answer = world.call(Method::POST, "/v1/leases", axum::body::Body::from_stream(pieces)).await;
     assert_eq!(answer.error(), (413, "body_too_large".to_owned()));
+    for call in ["renew", "report"] {
+        let answer = world.post(&format!("/v1/leases/x/{call}"), &padded(65 * 1024)).await;
+        assert_eq!(answer.error(), (413, "body_too_large".to_owned()), "{call}");
+    }
+    // Nobody reads the body of these.
+    for (method, path, status) in [(Method::GET, "/v1/proxies", 200), (Method::DELETE, "/v1/leases/x", 204)] {
+        assert_eq!(world.call(method, path, padded(65 * 1024)).await.status, status, "{path}");
+    }
 }
 
 #[tokio::test]
@@ -106,6 +118,12 @@ async fn unknown_routes_methods_and_parameters_get_the_same_shape_of_error() {
         (Method::GET, "/v1/proxies?healthy=yes", 400, "invalid_request"),
         (Method::GET, "/v1/proxies?healthy=true&healthy=false", 400, "invalid_request"),
         (Method::GET, "/v1/proxies?attr.=x", 400, "invalid_request"),
+        (Method::GET, "/v1/proxies?namespace=", 400, "invalid_request"),
+        (Method::GET, "/v1/proxies?namespace=a&namespace=b", 400, "invalid_request"),
+        (Method::POST, "/v1/leases?target=example.com", 400, "invalid_request"),
+        (Method::POST, "/v1/leases/x/renew?ttlSeconds=5", 400, "invalid_request"),
+        (Method::POST, "/v1/leases/x/report?result=ok", 400, "invalid_request"),
+        (Method::DELETE, "/v1/leases/x?force=true", 400, "invalid_request"),
         (Method::GET, "/v1/proxies/default/p?x=1", 400, "invalid_request"),
         (Method::GET, "/v1/proxies/default/%FF", 400, "invalid_request"),
         (Method::DELETE, "/v1/proxies/default/p/cooldowns?target=a%20b", 400, "invalid_request"),
@@ -113,7 +131,7 @@ async fn unknown_routes_methods_and_parameters_get_the_same_shape_of_error() {
         (Method::DELETE, "/v1/proxies/default/nope/cooldowns", 404, "unknown_proxy"),
     ];
     for (method, path, status, code) in rows {
-        let answer = world.call(method.clone(), path, "").await;
+        let answer = world.call(method.clone(), path, r#"{"result":"ok"}"#).await;
         assert_eq!(answer.error(), (status, code.to_owned()), "{method} {path}: {}", answer.text);
         assert_eq!(answer.headers["content-type"], "application/json", "{method} {path}");
     }
@@ -132,7 +150,9 @@ async fn a_message_does_not_grow_with_what_was_sent() {
 #[tokio::test(start_paused = true)]
 async fn a_body_that_does_not_come_is_not_waited_for() {
     let world = World::new([proxy("p")]).await;
-    let never = futures::stream::pending::<Result<&str, std::io::Error>>();
-    let answer = world.call(Method::POST, "/v1/leases", axum::body::Body::from_stream(never)).await;
-    assert_eq!(answer.error(), (408, "request_timeout".to_owned()));
+    for path in ["/v1/leases", "/v1/leases/x/renew", "/v1/leases/x/report"] {
+        let never = futures::stream::pending::<Result<&str, std::io::Error>>();
+        let answer = world.call(Method::POST, path, axum::body::Body::from_stream(never)).await;
+        assert_eq!(answer.error(), (408, "request_timeout".to_owned()), "{path}");
+    }
 }

@@ -1,10 +1,12 @@
-//! The committed description is the one that the code makes, and names every route there is.
+//! The committed description is the one that the code makes. That every answer is described is checked by
+//! `described` in all tests.
 
 use egress_proxies_operator::http::openapi_json;
 use http::Method;
-use serde_json::Value;
+use serde_json::json;
 
-use crate::world::{World, proxy};
+use crate::described::{description, object, validator};
+use crate::world::{World, proxy, with};
 
 #[test]
 fn the_committed_description_is_up_to_date() {
@@ -16,36 +18,63 @@ fn the_committed_description_is_up_to_date() {
 }
 
 #[tokio::test]
-async fn every_described_route_exists_and_is_served_as_described() {
+async fn the_routes_and_methods_described_are_those_that_are_served() {
     let world = World::new([proxy("p")]).await;
     let served = world.get("/openapi.json").await;
     assert_eq!(served.headers["content-type"], "application/json");
     assert_eq!(served.text, openapi_json());
-    let description = served.json();
-    let paths = description["paths"].as_object().expect("paths");
-    assert_eq!(paths.len(), 9);
-    for (path, operations) in paths {
+    let description = description();
+    assert_eq!(object(&description["paths"]).len(), 9);
+    for (path, operations) in object(&description["paths"]) {
         let real = path.replace("{namespace}", "default").replace("{name}", "p").replace("{id}", "x");
-        for (method, operation) in operations.as_object().expect("operations") {
-            let method: Method = method.to_uppercase().parse().unwrap();
+        for method in [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
             let answer = world.call(method.clone(), &real, "{}").await;
-            assert_ne!(answer.status, 405, "{method} {path}");
-            if answer.status == 404 {
-                assert_eq!(answer.json()["error"], "unknown_lease", "{method} {path}");
-            }
-            let described = operation["responses"].as_object().expect("responses");
-            assert!(described.contains_key(answer.status.as_str()), "{method} {path}: {}", answer.status);
+            let described = object(operations).contains_key(&method.as_str().to_lowercase());
+            assert_eq!(answer.status != 405, described, "{method} {path}: {}", answer.status);
         }
     }
 }
 
 #[test]
-fn requests_refuse_unknown_fields_in_the_description_too() {
-    let description: Value = serde_json::from_str(openapi_json()).unwrap();
+fn what_the_server_refuses_the_description_refuses_too() {
+    let description = description();
+    let valid = |name: &str, body: serde_json::Value| {
+        validator(&json!({"$ref": format!("#/components/schemas/{name}")}), &description).is_valid(&body)
+    };
     for name in ["LeaseRequest", "RenewRequest", "ReportRequest"] {
-        let schema = &description["components"]["schemas"][name];
-        assert_eq!(schema["additionalProperties"], false, "{name}: {schema}");
+        let least = if name == "ReportRequest" { json!({"result": "ok"}) } else { json!({}) };
+        assert!(valid(name, least.clone()), "{name}");
+        let mut more = least;
+        more["unknown"] = json!(1);
+        assert!(!valid(name, more), "{name}");
     }
-    let ttl = &description["components"]["schemas"]["LeaseRequest"]["properties"]["ttlSeconds"];
-    assert_eq!((&ttl["minimum"], &ttl["maximum"]), (&1.into(), &86_400.into()), "{ttl}");
+    let refused = [
+        ("ReportRequest", json!({})),
+        ("ReportRequest", json!({"result": "meh"})),
+        ("ReportRequest", json!({"result": "banned", "cooldownSeconds": 0})),
+        ("LeaseRequest", json!({"ttlSeconds": 0})),
+        ("LeaseRequest", json!({"ttlSeconds": 86_401})),
+        ("LeaseRequest", json!({"session": ""})),
+        ("LeaseRequest", json!({"namespace": ""})),
+        ("RenewRequest", json!({"ttlSeconds": 86_401})),
+    ];
+    for (name, body) in refused {
+        assert!(!valid(name, body.clone()), "{name} {body}");
+    }
+}
+
+#[tokio::test]
+async fn a_refused_lease_fits_exactly_one_of_the_two_described_bodies() {
+    let world = World::new([with("p", |f| f.max_leases = Some(1))]).await;
+    world.lease(r#"{"session":"s"}"#).await;
+    let busy = world.post("/v1/leases", "{}").await.json();
+    let conflict = world.post("/v1/leases", r#"{"session":"s","target":"a.com"}"#).await.json();
+    let description = description();
+    let fits = |body: &serde_json::Value| {
+        let branches = ["NoMatchBody", "SessionConflictBody"];
+        branches.map(|name| {
+            validator(&json!({"$ref": format!("#/components/schemas/{name}")}), &description).is_valid(body)
+        })
+    };
+    assert_eq!((fits(&busy), fits(&conflict)), ([true, false], [false, true]));
 }

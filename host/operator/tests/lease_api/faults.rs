@@ -9,10 +9,11 @@ use egress_proxies_core::facts::LeaseCounts;
 use egress_proxies_core::ids::{LeaseId, ProxyUid};
 use egress_proxies_core::pool::{Granted, LeasePort, Order, Refusal, Reply, Report, Target, Usage};
 use egress_proxies_operator::clock::SystemClock;
-use egress_proxies_operator::http::{Api, NoMetrics, TokenSources, Tokens, router};
+use egress_proxies_operator::http::{Api, LeaseOutcome, NoMetrics, TokenSources, Tokens, router};
 use http::Request;
 use tokio::sync::watch;
 use tower::ServiceExt;
+use tracing::subscriber::DefaultGuard;
 
 use crate::world::{TOKEN, World, credentials, fleet, with};
 
@@ -70,9 +71,70 @@ async fn a_panic_is_an_answer_without_details_and_the_next_request_works() {
     assert_eq!(router.oneshot(request).await.unwrap().status(), 200);
 }
 
+/// A pool that can keep no further lease.
+struct Full;
+
+impl LeasePort for Full {
+    fn acquire(&self, _: Order) -> Reply<'_, Result<Granted, Refusal>> {
+        Box::pin(async { Err(Refusal::TooManyLeases(Duration::from_millis(41_500))) })
+    }
+
+    fn renew(&self, _: LeaseId, _: Option<Duration>) -> Reply<'_, Result<Granted, Refusal>> {
+        Box::pin(async { Err(Refusal::UnknownLease) })
+    }
+
+    fn release(&self, _: LeaseId) -> Reply<'_, ()> {
+        Box::pin(async {})
+    }
+
+    fn report(&self, _: LeaseId, _: Report) -> Reply<'_, Result<(), Refusal>> {
+        Box::pin(async { Err(Refusal::UnknownLease) })
+    }
+
+    fn counts(&self) -> Reply<'_, LeaseCounts> {
+        Box::pin(async { LeaseCounts::default() })
+    }
+
+    fn usage(&self, _: ProxyUid) -> Reply<'_, Usage> {
+        Box::pin(async { Usage::default() })
+    }
+
+    fn clear_cooldowns(&self, _: ProxyUid, _: Option<Target>) -> Reply<'_, ()> {
+        Box::pin(async {})
+    }
+}
+
+#[tokio::test]
+async fn a_full_operator_says_so_and_when_to_come_again() {
+    let world = World::over(Arc::new(Full)).await;
+    let answer = world.post("/v1/leases", "{}").await;
+    assert_eq!(answer.error(), (503, "too_many_leases".to_owned()));
+    assert_eq!(answer.headers["retry-after"], "42");
+    assert!(answer.message().contains("release those not in use"), "{}", answer.message());
+    assert_eq!(*world.counted.0.lock().unwrap(), [LeaseOutcome::TooManyLeases]);
+}
+
 /// A log in memory.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    /// Everything that this thread logs goes here while the guard lives.
+    pub(crate) fn start(&self) -> DefaultGuard {
+        let writer = self.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_max_level(tracing::Level::TRACE)
+            .with_writer(move || writer.clone())
+            .finish();
+        tracing::subscriber::set_default(subscriber)
+    }
+
+    /// What is there so far.
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
+    }
+}
 
 impl Write for Log {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -88,13 +150,7 @@ impl Write for Log {
 #[tokio::test]
 async fn the_log_names_the_route_and_holds_no_token_lease_id_query_or_password() {
     let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_ansi(false)
-        .with_max_level(tracing::Level::TRACE)
-        .with_writer(move || writer.clone())
-        .finish();
-    let guard = tracing::subscriber::set_default(subscriber);
+    let guard = log.start();
     let world = World::new([with("p", |f| f.auth = credentials("some-user", "hunter2"))]).await;
     let lease = world.lease(r#"{"session":"session-of-mine"}"#).await;
     world.post(&format!("/v1/leases/{lease}/renew"), "{}").await;
@@ -102,7 +158,7 @@ async fn the_log_names_the_route_and_holds_no_token_lease_id_query_or_password()
     world.get("/v1/proxies?wrong=in-the-query").await;
     world.get("/unknown/in-the-path").await;
     drop(guard);
-    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let text = log.text();
     for part in ["/v1/leases/{id}/renew", "status=201", "status=200", "status=400", "(no route)", "POST"] {
         assert!(text.contains(part), "{part:?} is not in the log:\n{text}");
     }

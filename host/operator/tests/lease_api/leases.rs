@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use url::Url;
 
+use crate::described::description;
 use crate::world::{World, credentials, proxy, with};
 
 #[tokio::test]
@@ -112,6 +113,9 @@ async fn a_selector_that_nothing_matches_is_told_apart_from_a_busy_fleet() {
     assert!(answer.headers.get("retry-after").is_none());
     let excluded = world.post("/v1/leases", r#"{"exclude":["default/p"]}"#).await;
     assert_eq!(excluded.json()["reason"], "no_such_proxy");
+    for part in ["selector, namespace and exclude", "GET /v1/proxies"] {
+        assert!(excluded.message().contains(part), "{}", excluded.message());
+    }
     let elsewhere = world.post("/v1/leases", r#"{"namespace":"team"}"#).await;
     assert_eq!(elsewhere.json()["reason"], "no_such_proxy");
 }
@@ -186,6 +190,19 @@ async fn renewing_lasts_from_now_and_an_ended_lease_is_unknown() {
 }
 
 #[tokio::test]
+async fn a_renewal_while_credentials_cannot_be_read_keeps_the_lease_and_says_that_they_are_needed() {
+    let world = World::new([with("p", |f| f.auth = credentials("user", "secret"))]).await;
+    let lease = world.lease("{}").await;
+    world.set([with("p", |f| f.auth = Auth::Missing("no Secret".to_owned()))]);
+    let renewed = world.post(&format!("/v1/leases/{lease}/renew"), "{}").await;
+    assert_eq!(renewed.status, 200);
+    let proxy = &renewed.json()["proxy"];
+    assert_eq!((&proxy["authRequired"], &proxy["password"]), (&json!(true), &Value::Null));
+    let described = &description()["components"]["schemas"]["LeasedProxy"]["properties"]["authRequired"];
+    assert!(described["description"].as_str().unwrap().contains("Secret cannot be read"), "{described}");
+}
+
+#[tokio::test]
 async fn the_lease_of_a_replaced_machine_is_gone() {
     let world = World::new([proxy("p")]).await;
     let lease = world.lease("{}").await;
@@ -201,7 +218,7 @@ async fn releasing_twice_late_or_something_unknown_is_fine_and_frees_nobody_else
     let first = world.lease("{}").await;
     assert_eq!(world.delete(&format!("/v1/leases/{first}")).await.status, 204);
     let second = world.lease("{}").await;
-    for id in [first.as_str(), "unknown", "%20", &"x".repeat(300)] {
+    for id in [first.as_str(), "unknown", "%20", "%FF", "%zz", &"x".repeat(300)] {
         assert_eq!(world.delete(&format!("/v1/leases/{id}")).await.status, 204, "{id}");
     }
     assert_eq!(world.get("/v1/proxies/default/p").await.json()["activeLeases"], 1);

@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod bad_input;
 #[cfg(test)]
+mod described;
+#[cfg(test)]
 mod description;
 #[cfg(test)]
 mod discovery;

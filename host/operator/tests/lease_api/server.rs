@@ -73,6 +73,38 @@ async fn a_client_that_sends_its_header_slowly_or_nothing_at_all_is_cut_off() {
 }
 
 #[tokio::test]
+async fn a_client_that_never_takes_its_answer_is_cut_off_and_frees_its_place() {
+    let big = Router::new().route("/big", get(async || vec![b'x'; 64 << 20]));
+    let limits = Limits { connections: 1, write: Duration::from_millis(300), ..Limits::default() };
+    let server = start(big, limits).await;
+    let mut greedy = connect(&server).await;
+    greedy.write_all(b"GET /big HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    let next =
+        exchange(connect(&server).await, "GET /nope HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
+    assert!(next.starts_with("HTTP/1.1 404 "), "{next}");
+    server.stop.cancel();
+}
+
+#[tokio::test]
+async fn a_client_that_takes_its_answer_slowly_but_takes_it_gets_all_of_it() {
+    let big = Router::new().route("/big", get(async || vec![b'x'; 16 << 20]));
+    let server = start(big, Limits { write: Duration::from_millis(500), ..Limits::default() }).await;
+    let mut slow = connect(&server).await;
+    slow.write_all(b"GET /big HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
+    let (mut piece, mut taken) = (vec![0; 2 << 20], 0);
+    loop {
+        let read = slow.read(&mut piece).await.unwrap();
+        taken += read;
+        if read == 0 {
+            break;
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+    assert!(taken > 16 << 20, "{taken}");
+    server.stop.cancel();
+}
+
+#[tokio::test]
 async fn connections_over_the_cap_wait_for_their_turn() {
     let world = World::new([]).await;
     let server = start(world.router.clone(), Limits { connections: 1, ..Limits::default() }).await;

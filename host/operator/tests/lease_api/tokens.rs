@@ -11,6 +11,7 @@ use http::Request;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::faults::Log;
 use crate::world::{TOKEN, World, credentials, proxy, with};
 
 fn one(token: &str) -> TokenSources {
@@ -71,17 +72,42 @@ async fn health_and_the_description_are_open_and_nothing_else_is() {
 
 #[tokio::test]
 async fn without_any_token_configured_the_api_is_open_and_keeps_proxy_credentials_to_itself() {
-    for sources in [TokenSources::default(), one(""), one(" \n")] {
-        let world =
-            World::with_tokens([with("p", |f| f.auth = credentials("user", "secret"))], sources).await;
-        let answer = world.post("/v1/leases", "{}").await;
-        assert_eq!(answer.status, 201, "{}", answer.text);
-        let lease = answer.json();
-        assert_eq!(lease["proxy"]["authRequired"], true);
-        assert_eq!(lease["proxy"]["password"], serde_json::Value::Null);
-        assert_eq!(lease["proxy"]["url"], lease["proxy"]["server"]);
-        assert!(!answer.text.contains("secret") && !answer.text.contains("user:"));
+    let world =
+        World::with_tokens([with("p", |f| f.auth = credentials("user", "secret"))], Default::default()).await;
+    let answer = world.post("/v1/leases", "{}").await;
+    assert_eq!(answer.status, 201, "{}", answer.text);
+    let lease = answer.json();
+    assert_eq!(lease["proxy"]["authRequired"], true);
+    assert_eq!(lease["proxy"]["password"], serde_json::Value::Null);
+    assert_eq!(lease["proxy"]["url"], lease["proxy"]["server"]);
+    assert!(!answer.text.contains("secret") && !answer.text.contains("user:"));
+}
+
+#[tokio::test]
+async fn a_token_that_is_set_but_blank_locks_the_api_and_the_log_says_how_to_mend_it() {
+    for blank in ["", " \n"] {
+        let log = Log::default();
+        let guard = log.start();
+        let world = World::with_tokens([proxy("p")], one(blank)).await;
+        for headers in [&[][..], &["Bearer "], &["Bearer  \n"]] {
+            let headers: Vec<&str> = headers.iter().map(|header| header.trim_end_matches('\n')).collect();
+            assert_eq!(status(&world, &headers).await, 401, "{blank:?} {headers:?}");
+        }
+        drop(guard);
+        for part in ["DISCOVERY_TOKEN is set but blank", "set it to a token, or remove it"] {
+            assert!(log.text().contains(part), "{}", log.text());
+        }
     }
+}
+
+#[tokio::test]
+async fn a_blank_token_beside_a_tokens_file_leaves_the_tokens_of_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tokens");
+    std::fs::write(&path, "first").unwrap();
+    let world = World::with_tokens([proxy("p")], TokenSources { file: Some(path), ..one(" ") }).await;
+    assert_eq!(status(&world, &["Bearer first"]).await, 200);
+    assert_eq!(status(&world, &["Bearer "]).await, 401);
 }
 
 #[tokio::test]
@@ -117,6 +143,8 @@ async fn a_changed_tokens_file_counts_at_once_and_an_unreadable_one_changes_noth
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("tokens");
     std::fs::write(&path, "old").unwrap();
+    let log = Log::default();
+    let guard = log.start();
     let tokens = Tokens::load(from_file(&path)).await;
     let world = World::build([proxy("p")], Arc::clone(&tokens));
     let stop = CancellationToken::new();
@@ -127,9 +155,21 @@ async fn a_changed_tokens_file_counts_at_once_and_an_unreadable_one_changes_noth
     until(&world, "Bearer new", 200).await;
     assert_eq!(status(&world, &["Bearer old"]).await, 401);
 
-    std::fs::remove_file(&path).unwrap();
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(status(&world, &["Bearer new"]).await, 200, "a moment without the file locked everybody out");
+    for round in 1..=2 {
+        std::fs::remove_file(&path).unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!(
+            status(&world, &["Bearer new"]).await,
+            200,
+            "a moment without the file locked everybody out"
+        );
+        let warnings = log.text().matches("stay in force. To revoke them, empty the file").count();
+        assert_eq!(warnings, round, "{}", log.text());
+        std::fs::write(&path, "new").unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!(log.text().matches("can be read again").count(), round, "{}", log.text());
+    }
+    drop(guard);
 
     std::fs::write(&path, "").unwrap();
     until(&world, "Bearer new", 401).await;

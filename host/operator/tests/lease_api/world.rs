@@ -9,7 +9,7 @@ use axum::body::{Body, to_bytes};
 use egress_proxies_core::crd::{Mode, Phase};
 use egress_proxies_core::facts::{Auth, Fleet, Machine, ProxyFacts};
 use egress_proxies_core::ids::{Incarnation, ProxyKey, ProxyUid};
-use egress_proxies_core::pool::DEFAULT_COOLDOWN;
+use egress_proxies_core::pool::{DEFAULT_COOLDOWN, LeasePort};
 use egress_proxies_core::provider::{Credentials, Secret};
 use egress_proxies_core::time::{Moment, Now};
 use egress_proxies_operator::clock::Clock;
@@ -19,6 +19,8 @@ use http::{HeaderMap, Method, Request, StatusCode};
 use serde_json::Value;
 use tokio::sync::watch;
 use tower::ServiceExt;
+
+use crate::described;
 
 pub(crate) const TOKEN: &str = "a-long-token-of-the-tests";
 
@@ -98,8 +100,22 @@ impl World {
     pub(crate) fn build(proxies: impl IntoIterator<Item = ProxyFacts>, tokens: Arc<Tokens>) -> Self {
         let clock = Arc::new(TestClock(Mutex::default()));
         let (fleet, watched) = watch::channel(fleet(proxies));
-        let pool =
-            Arc::new(MemoryStore::new(watched.clone(), Arc::<TestClock>::clone(&clock), DEFAULT_COOLDOWN));
+        let pool = MemoryStore::new(watched.clone(), Arc::<TestClock>::clone(&clock), DEFAULT_COOLDOWN);
+        Self::assemble(Arc::new(pool), (fleet, watched), tokens, clock)
+    }
+
+    /// An open API over this pool.
+    pub(crate) async fn over(pool: Arc<dyn LeasePort>) -> Self {
+        let clock = Arc::new(TestClock(Mutex::default()));
+        Self::assemble(pool, watch::channel(fleet([])), Tokens::load(TokenSources::default()).await, clock)
+    }
+
+    fn assemble(
+        pool: Arc<dyn LeasePort>,
+        (fleet, watched): (watch::Sender<Fleet>, watch::Receiver<Fleet>),
+        tokens: Arc<Tokens>,
+        clock: Arc<TestClock>,
+    ) -> Self {
         let counted = Arc::new(Counted::default());
         let api = Api {
             pool,
@@ -120,10 +136,13 @@ impl World {
     }
 
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
+        let (method, path) = (request.method().clone(), request.uri().to_string());
         let response = self.router.clone().oneshot(request).await.expect("routers do not fail");
         let (status, headers) = (response.status(), response.headers().clone());
         let bytes = to_bytes(response.into_body(), usize::MAX).await.expect("a whole body");
-        Answer { status, headers, text: String::from_utf8(bytes.to_vec()).expect("UTF-8") }
+        let answer = Answer { status, headers, text: String::from_utf8(bytes.to_vec()).expect("UTF-8") };
+        described::check(&method, &path, &answer);
+        answer
     }
 
     pub(crate) async fn call(&self, method: Method, path: &str, body: impl Into<Body>) -> Answer {

@@ -204,3 +204,55 @@ fn leaving_the_target_out_is_no_way_around_the_limit_per_target() {
     assert_eq!(refusal(pool.acquire(&fleet, order_for("a.com"), id("3"), at(0))).target_at_capacity, 1);
     assert!(pool.acquire(&fleet, order_for("b.com"), id("3"), at(0)).is_ok());
 }
+
+#[test]
+fn beyond_the_live_leases_kept_in_all_none_is_granted_until_one_ends() {
+    let fleet = fleet([proxy("p")]);
+    let mut pool = Pool::bounded(DEFAULT_COOLDOWN, Bounds { live: 2, ..Bounds::default() });
+    let of = |session: &str, ttl| Order { ttl: span(ttl), ..order_of(session) };
+    pool.acquire(&fleet, of("a", 100), id("1"), at(0)).unwrap();
+    pool.acquire(&fleet, of("b", 200), id("2"), at(0)).unwrap();
+    assert_eq!(pool.acquire(&fleet, order(), id("3"), at(40)), Err(Refusal::TooManyLeases(span(60))));
+    let session = pool.acquire(&fleet, of("a", 100), id("4"), at(50));
+    assert!(session.is_ok_and(|granted| granted.renewed), "a session keeps what it has");
+    pool.release(&id("1"), moment(60));
+    assert!(pool.acquire(&fleet, order(), id("5"), at(60)).is_ok());
+    assert!(matches!(pool.acquire(&fleet, order(), id("6"), at(60)), Err(Refusal::TooManyLeases(_))));
+    assert!(pool.acquire(&fleet, order(), id("7"), at(200)).is_ok(), "one has expired");
+}
+
+#[test]
+fn a_session_that_must_change_its_proxy_may_do_so_with_every_place_taken() {
+    let mut pool = Pool::bounded(DEFAULT_COOLDOWN, Bounds { live: 1, ..Bounds::default() });
+    pool.acquire(&fleet([proxy("a"), proxy("b")]), order_of("s"), id("1"), at(0)).unwrap();
+    let sick = fleet([with("a", |f| f.healthy = Some(false)), proxy("b")]);
+    assert_eq!(name(&pool.acquire(&sick, order_of("s"), id("2"), at(1))), "b");
+}
+
+#[test]
+fn what_a_lease_keeps_of_its_selector_tells_any_two_apart_and_does_not_grow() {
+    let of = |pairs: &[(&str, &[&str])], namespace: Option<&str>| Selector {
+        attributes: pairs
+            .iter()
+            .map(|(key, values)| ((*key).to_owned(), values.iter().map(|v| (*v).to_owned()).collect()))
+            .collect(),
+        namespace: namespace.map(str::to_owned),
+    };
+    let selectors = [
+        of(&[], None),
+        of(&[], Some("a")),
+        of(&[("a", &[])], None),
+        of(&[("a", &["b"])], None),
+        of(&[("a", &["b", "c"])], None),
+        of(&[("a", &["bc"])], None),
+        of(&[("a", &["b"]), ("c", &[])], None),
+        of(&[("a", &["b"])], Some("c")),
+        of(&[("ab", &[""])], None),
+    ];
+    for (n, one) in selectors.iter().enumerate() {
+        for (m, other) in selectors.iter().enumerate() {
+            assert_eq!(one.digest() == other.digest(), n == m, "{one:?} {other:?}");
+        }
+    }
+    assert!(size_of::<SelectorDigest>() <= 32);
+}

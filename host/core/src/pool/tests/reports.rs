@@ -156,3 +156,27 @@ fn usage_shows_who_has_what_and_what_rests_but_no_lease_id() {
     assert_eq!(usage.cooldowns, [(site("a.com"), at(910).wall)]);
     assert!(!usage.reported_unreachable);
 }
+
+#[test]
+fn ever_new_targets_fill_no_memory_and_take_the_proxy_from_nobody_else() {
+    let fleet = fleet([proxy("p")]);
+    let mut pool = pool();
+    pool.acquire(&fleet, order(), id("1"), at(0)).unwrap();
+    for n in 0..2000 {
+        let given = Report { target: site(&format!("site{n}.com")), ..report(Outcome::Banned) };
+        pool.report(&fleet, &id("1"), given, moment(n / 100)).unwrap();
+    }
+    assert_eq!(pool.usage(&fleet, &uid("p"), at(20)).cooldowns.len(), Bounds::default().targets);
+    assert!(blocked(&mut pool, &fleet, order_for("site1999.com"), 21), "the latest ban stands");
+    assert!(!blocked(&mut pool, &fleet, order_for("elsewhere.com"), 22));
+}
+
+#[test]
+fn a_deleted_proxy_leaves_no_cooldown_behind() {
+    let start = fleet([proxy("p")]);
+    let mut pool = pool();
+    pool.acquire(&start, order(), id("1"), at(0)).unwrap();
+    pool.report(&start, &id("1"), report(Outcome::Banned), moment(1)).unwrap();
+    pool.sweep(&fleet([]), moment(2));
+    assert!(pool.usage(&start, &uid("p"), at(3)).cooldowns.is_empty());
+}
