@@ -45,7 +45,9 @@ impl Selector {
         for (key, values) in &self.attributes {
             feed(key);
             feed(&values.len().to_string());
-            values.iter().for_each(|value| feed(value));
+            for value in values {
+                feed(value);
+            }
         }
         if let Some(namespace) = &self.namespace {
             // A last text that no count follows is no attribute.

@@ -1,8 +1,9 @@
 //! The shell examples of `docs/http-api.md`, run as they stand by a real curl against the real server, and
 //! through a proxy that demands an awkward password. Pages are asked for over plain HTTP, which is the one
-//! change made to the examples: nothing outside of this machine is contacted.
+//! change made to the examples: nothing outside of this machine is contacted. Likewise the Python example,
+//! by what it reports of proxies that fail in several ways.
 //!
-//! Needs `sh`, `curl` and `jq`; where one is missing the test says so and ends.
+//! Needs `sh`, `curl` and `jq`, or `python3` with requests; where one is missing the test says so and ends.
 
 use std::io::{Write, stderr};
 use std::process::Stdio;
@@ -136,6 +137,66 @@ async fn the_shell_examples_work_as_they_stand() {
         assert_eq!(cooldowns.status, 204);
     }
     stop.cancel();
+}
+
+/// A proxy that gives this answer to whatever it is asked.
+async fn answering(listener: TcpListener, status: &'static str) {
+    while let Ok((mut stream, _)) = listener.accept().await {
+        head(&mut stream).await;
+        let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+        // A client that is gone is no fault of this proxy.
+        stream.write_all(answer.as_bytes()).await.unwrap_or_default();
+    }
+}
+
+#[tokio::test]
+async fn the_python_example_blames_the_proxy_for_what_is_its_fault_only_and_always_releases() {
+    let installed =
+        Command::new("python3").args(["-c", "import requests"]).stderr(Stdio::null()).status().await;
+    if !installed.is_ok_and(|status| status.success()) {
+        writeln!(stderr(), "left out: python3 with requests is not installed").unwrap();
+        return;
+    }
+    // What the proxy says to CONNECT, if it is there at all; whether that is its own fault.
+    let rows = [
+        (Some("503 Service Unavailable"), false),
+        (Some("403 Forbidden"), false),
+        (Some("407 Proxy Authentication Required"), true),
+        (None, true),
+    ];
+    let mut tasks = JoinSet::new();
+    for (status, its_fault) in rows {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        match status {
+            Some(status) => drop(tasks.spawn(answering(listener, status))),
+            None => drop(listener),
+        }
+        let world = World::new([with("proxy-1", |f| {
+            let machine = f.machine.as_mut().unwrap();
+            (machine.address, machine.port) = ("127.0.0.1".to_owned(), port);
+        })])
+        .await;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let api = format!("http://{}", listener.local_addr().unwrap());
+        let (router, stop) = (world.router.clone(), CancellationToken::new());
+        tasks.spawn(async move { serve(listener, router, Limits::default(), stop).await.unwrap() });
+        run_python(&api).await;
+        let shown = world.get("/v1/proxies/default/proxy-1").await.json();
+        assert_eq!(shown["reportedUnreachable"], its_fault, "{status:?}");
+        assert_eq!(shown["activeLeases"], 0, "{status:?}");
+    }
+}
+
+async fn run_python(api: &str) {
+    let blocks = blocks("python");
+    let example = blocks.iter().find(|block| block.starts_with("import requests")).expect("the example");
+    let script =
+        example.replace("http://localhost:8090", api).replace(r#", "...""#, &format!(r#", "{TOKEN}""#));
+    assert!(script.contains(api) && script.contains(TOKEN), "{script}");
+    let output =
+        Command::new("python3").args(["-c", &script]).env("NO_PROXY", "127.0.0.1").output().await.unwrap();
+    assert!(output.status.success(), "{}\n{script}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[tokio::test]

@@ -209,7 +209,9 @@ impl World {
         let gone = |lease: &Held| lease.incarnation != *self.machine(lease.proxy);
         let ended: Vec<LeaseId> =
             self.held.iter().filter(|(_, held)| gone(held)).map(|(id, _)| id.clone()).collect();
-        ended.iter().for_each(|lease| self.end(lease, Ended::MachineGone, self.now));
+        for lease in ended {
+            self.end(&lease, Ended::MachineGone, self.now);
+        }
         for (proxy, facts) in self.proxies.iter().enumerate() {
             let current = &facts.machine.as_ref().unwrap().incarnation;
             let Some(report) = self.unanswered.get_mut(&proxy) else { continue };
@@ -255,7 +257,7 @@ impl World {
                 );
             }
             Err(refused) => {
-                assert_eq!(free, [] as [usize; 0], "{refused:?}");
+                assert!(free.is_empty(), "{refused:?}, though {free:?} may be handed out");
                 self.check_refusal(refused);
             }
         }
@@ -271,8 +273,12 @@ impl World {
                 switched.push(id.clone());
             }
         }
-        replaced.iter().for_each(|id| self.end(id, Ended::MachineGone, self.now));
-        switched.iter().for_each(|id| self.end(id, Ended::Released, self.now));
+        for id in replaced {
+            self.end(&id, Ended::MachineGone, self.now);
+        }
+        for id in switched {
+            self.end(&id, Ended::Released, self.now);
+        }
         self.granted.push(lease.clone());
         self.held.insert(lease, new);
     }
@@ -338,7 +344,9 @@ impl World {
         let now = self.now;
         let over: Vec<(LeaseId, u64)> =
             self.held.iter().filter(|(_, l)| l.ends <= now).map(|(id, l)| (id.clone(), l.ends)).collect();
-        over.iter().for_each(|(lease, end)| self.end(lease, Ended::Expired, *end));
+        for (lease, end) in over {
+            self.end(&lease, Ended::Expired, end);
+        }
         self.past.retain(|_, (.., until)| *until > now);
     }
 
