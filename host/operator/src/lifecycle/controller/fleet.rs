@@ -2,13 +2,15 @@
 //!
 //! An entry is replaced only when it really changed, and nothing is published otherwise. What changed
 //! together goes out together. Ready, once and for good, when no provider that a Proxy names is still being
-//! loaded: without its attributes a selector would miss proxies that exist.
+//! loaded: without its attributes a selector would miss proxies that exist. Credentials that were read stay
+//! with their machine: a Secret that cannot be read any more must not take a working proxy from its users.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use egress_proxies_core::facts::{Fleet, ProxyFacts};
-use egress_proxies_core::ids::{ProxyKey, ProxyUid};
+use egress_proxies_core::facts::{Auth, Fleet, ProxyFacts};
+use egress_proxies_core::ids::{Incarnation, ProxyKey, ProxyUid};
+use egress_proxies_core::provider::Credentials;
 use tokio::sync::watch;
 
 use crate::clock::SharedClock;
@@ -25,17 +27,65 @@ pub(crate) struct FleetPublisher {
     pub(crate) clock: SharedClock,
 }
 
+/// What was published before, as far as the fleet itself does not say it.
+#[derive(Debug, Default)]
+struct Before {
+    uids: BTreeMap<ProxyKey, ProxyUid>,
+    credentials: LastRead,
+}
+
+/// Credentials by Proxy as they were last read, and for which machine.
+#[derive(Debug, Default)]
+struct LastRead(BTreeMap<ProxyUid, Read>);
+
+#[derive(Debug)]
+struct Read {
+    incarnation: Incarnation,
+    credentials: Credentials,
+    missing: bool,
+}
+
+impl LastRead {
+    /// Remembers what was read; fills in what was read before for the same machine and cannot be read now.
+    fn fill(&mut self, facts: &mut ProxyFacts) {
+        let Some(machine) = &facts.machine else { return };
+        match &facts.auth {
+            Auth::None => self.forget(&facts.uid),
+            Auth::Known(credentials) => {
+                let incarnation = machine.incarnation.clone();
+                let read = Read { incarnation, credentials: credentials.clone(), missing: false };
+                self.0.insert(facts.uid.clone(), read);
+            }
+            Auth::Missing(why) => {
+                let Some(read) = self.0.get_mut(&facts.uid) else { return };
+                if read.incarnation != machine.incarnation {
+                    return;
+                }
+                if !read.missing {
+                    tracing::warn!(proxy = %facts.key, %why, "credentials go on as they were read last");
+                }
+                read.missing = true;
+                facts.auth = Auth::Known(read.credentials.clone());
+            }
+        }
+    }
+
+    fn forget(&mut self, uid: &ProxyUid) {
+        self.0.remove(uid);
+    }
+}
+
 impl FleetPublisher {
     /// Publishes all, then whatever changes. The caches must be filled.
     pub(crate) async fn run(self) {
-        let mut uids = BTreeMap::<ProxyKey, ProxyUid>::new();
+        let mut before = Before::default();
         let now = self.clock.now().mono;
         for proxy in self.sources.stores.proxies.all() {
             self.dirty.add(key_of(&proxy), now);
         }
         loop {
             let mut fleet = self.fleet.borrow().clone();
-            let changed = self.update(&mut fleet, &mut uids);
+            let changed = self.update(&mut fleet, &mut before);
             let becomes_ready = !fleet.ready && !self.sources.waits_for_providers();
             if changed || becomes_ready {
                 fleet.ready |= becomes_ready;
@@ -45,7 +95,8 @@ impl FleetPublisher {
         }
     }
 
-    fn update(&self, fleet: &mut Fleet, uids: &mut BTreeMap<ProxyKey, ProxyUid>) -> bool {
+    fn update(&self, fleet: &mut Fleet, before: &mut Before) -> bool {
+        let Before { uids, credentials } = before;
         let mut changed = false;
         let now = self.clock.now().mono;
         while let Taken::Key(key) = self.dirty.take(now) {
@@ -53,13 +104,15 @@ impl FleetPublisher {
             let old = uids.get(&key).filter(|uid| facts.as_ref().is_none_or(|facts| facts.uid != **uid));
             if let Some(old) = old {
                 Arc::make_mut(&mut fleet.proxies).remove(old);
+                credentials.forget(old);
                 changed = true;
             }
             match facts {
                 None => {
                     uids.remove(&key);
                 }
-                Some(facts) => {
+                Some(mut facts) => {
+                    credentials.fill(&mut facts);
                     uids.insert(key.clone(), facts.uid.clone());
                     if fleet.proxies.get(&facts.uid).is_none_or(|known| **known != facts) {
                         Arc::make_mut(&mut fleet.proxies).insert(facts.uid.clone(), Arc::new(facts));
@@ -80,5 +133,81 @@ impl FleetPublisher {
             .facts(&proxy, running)
             .inspect_err(|error| tracing::error!(proxy = %key, %error, "object of no use"))
             .ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use egress_proxies_core::crd::{Mode, Phase};
+    use egress_proxies_core::facts::Machine;
+    use egress_proxies_core::provider::Secret;
+
+    use super::*;
+
+    fn facts(incarnation: Option<&str>, auth: Auth) -> ProxyFacts {
+        ProxyFacts {
+            key: ProxyKey::new("default", "p"),
+            uid: ProxyUid::parse("u1").unwrap(),
+            mode: Mode::Managed,
+            provider: None,
+            attributes: BTreeMap::new(),
+            max_leases: None,
+            max_leases_per_target: None,
+            suspend: false,
+            deleting: false,
+            phase: Phase::Ready,
+            machine: incarnation.map(|name| Machine {
+                incarnation: Incarnation::parse(name).unwrap(),
+                address: "192.0.2.1".to_owned(),
+                port: 3128,
+            }),
+            auth,
+            healthy: Some(true),
+            latency: None,
+            probe: None,
+        }
+    }
+
+    fn known(password: &str) -> Auth {
+        let (username, password) = (Secret::new("user".to_owned()), Secret::new(password.to_owned()));
+        Auth::Known(Credentials { username, password })
+    }
+
+    fn missing() -> Auth {
+        Auth::Missing("there is no Secret".to_owned())
+    }
+
+    fn filled(last: &mut LastRead, incarnation: Option<&str>, auth: Auth) -> Auth {
+        let mut facts = facts(incarnation, auth);
+        last.fill(&mut facts);
+        facts.auth
+    }
+
+    #[test]
+    fn credentials_stay_with_their_machine_when_the_secret_cannot_be_read_any_more() {
+        let mut last = LastRead::default();
+        assert_eq!(filled(&mut last, Some("m1"), missing()), missing(), "never read");
+        assert_eq!(filled(&mut last, Some("m1"), known("a")), known("a"));
+        assert_eq!(filled(&mut last, Some("m1"), missing()), known("a"));
+        assert_eq!(filled(&mut last, None, missing()), missing());
+        assert_eq!(
+            filled(&mut last, Some("m1"), missing()),
+            known("a"),
+            "seen without an address in between"
+        );
+        assert_eq!(filled(&mut last, Some("m1"), known("b")), known("b"), "rotated");
+        assert_eq!(filled(&mut last, Some("m1"), missing()), known("b"));
+        assert_eq!(filled(&mut last, Some("m2"), missing()), missing(), "another machine");
+    }
+
+    #[test]
+    fn credentials_are_forgotten_with_the_proxy_or_when_it_demands_none_any_more() {
+        let mut last = LastRead::default();
+        filled(&mut last, Some("m1"), known("a"));
+        assert_eq!(filled(&mut last, Some("m1"), Auth::None), Auth::None);
+        assert_eq!(filled(&mut last, Some("m1"), missing()), missing());
+        filled(&mut last, Some("m1"), known("a"));
+        last.forget(&ProxyUid::parse("u1").unwrap());
+        assert_eq!(filled(&mut last, Some("m1"), missing()), missing());
     }
 }
