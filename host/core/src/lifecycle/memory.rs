@@ -27,7 +27,7 @@ pub struct Memory {
     /// This process put the finalizer on an object that no machine was ever made for, or has since seen
     /// twice, far enough apart, that there is none.
     pub first_touch: bool,
-    /// A create was sent whose answer never came: it may still land.
+    /// A create was sent whose answer never came, or does not tell whether it landed.
     pub unanswered_create: bool,
     /// A create was sent and no outcome of it was taken in.
     pub create_in_flight: bool,

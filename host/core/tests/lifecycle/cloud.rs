@@ -21,6 +21,8 @@ pub(crate) enum Fate {
     AnswerLost,
     /// Its effect comes up to the longest call later; the answer is a passed deadline.
     Late,
+    /// Its effect lands, and what comes after it is refused: the answer is a lack of permission.
+    LandsThenDenied,
     /// Quota.
     Quota,
     /// No permission.
@@ -80,7 +82,7 @@ fn failure(fate: Fate) -> Option<Failure> {
         Fate::Fine | Fate::AnswerLost | Fate::Late => return None,
         Fate::FailsBefore => Reason::Transient,
         Fate::Quota => Reason::Quota,
-        Fate::Denied => Reason::Denied,
+        Fate::Denied | Fate::LandsThenDenied => Reason::Denied,
         Fate::NoPermit => Reason::Host(HostFault::NoPermit),
         Fate::Partial => Reason::Throttled,
     };
@@ -189,6 +191,10 @@ impl Cloud {
                 self.land(effect, now);
                 Err(no_answer())
             }
+            Fate::LandsThenDenied => {
+                self.land(effect, now);
+                Err(failure(fate).unwrap())
+            }
             Fate::Late => {
                 self.pending.push((now + LANDS_LATE_BY, effect));
                 Err(no_answer())
@@ -231,7 +237,12 @@ impl Cloud {
         match fate {
             Fate::Fine => {}
             Fate::AnswerLost | Fate::Late => return Err(no_answer()),
-            Fate::FailsBefore | Fate::Quota | Fate::Denied | Fate::NoPermit | Fate::Partial => {
+            Fate::FailsBefore
+            | Fate::LandsThenDenied
+            | Fate::Quota
+            | Fate::Denied
+            | Fate::NoPermit
+            | Fate::Partial => {
                 return Err(failure(fate).unwrap());
             }
         }
@@ -259,7 +270,7 @@ impl Cloud {
         match fate {
             Fate::Fine | Fate::Partial => {}
             Fate::AnswerLost | Fate::Late => return Err(no_answer()),
-            Fate::FailsBefore | Fate::Quota | Fate::Denied | Fate::NoPermit => {
+            Fate::FailsBefore | Fate::LandsThenDenied | Fate::Quota | Fate::Denied | Fate::NoPermit => {
                 return Err(failure(fate).unwrap());
             }
         }

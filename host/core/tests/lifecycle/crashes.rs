@@ -109,7 +109,15 @@ fn a_zone_edited_after_a_death_does_not_make_a_second_machine() {
 
 #[test]
 fn an_answer_lost_or_late_at_any_provider_call_changes_nothing_in_the_end() {
-    let fates = [Fate::FailsBefore, Fate::AnswerLost, Fate::Late, Fate::Quota, Fate::Denied, Fate::Partial];
+    let fates = [
+        Fate::FailsBefore,
+        Fate::AnswerLost,
+        Fate::Late,
+        Fate::LandsThenDenied,
+        Fate::Quota,
+        Fate::Denied,
+        Fate::Partial,
+    ];
     for plans_ids in [true, false] {
         for (name, way) in WAYS {
             for fate in fates {
@@ -140,6 +148,20 @@ fn an_api_server_that_fails_or_loses_its_answer_changes_nothing_in_the_end() {
                 run(&mut world, &script, 2);
                 world.assert_settled();
             }
+        }
+    }
+}
+
+#[test]
+fn a_machine_that_was_made_although_its_create_was_refused_is_not_forgotten() {
+    for fate in [Fate::LandsThenDenied, Fate::AnswerLost, Fate::Late] {
+        for plans_ids in [true, false] {
+            let mut world = World::new(plans_ids);
+            // validate-create, then create; the list lags behind.
+            run(&mut world, &Script { fates: vec![Fate::Fine, fate], ..Script::default() }, 1);
+            world.cluster.delete(world.now().wall);
+            world.assert_settled();
+            assert!(world.cluster.live().is_none());
         }
     }
 }

@@ -29,6 +29,7 @@ fn fate() -> impl Strategy<Value = Fate> {
         1 => Just(Fate::FailsBefore),
         1 => Just(Fate::AnswerLost),
         1 => Just(Fate::Late),
+        1 => Just(Fate::LandsThenDenied),
         1 => Just(Fate::Quota),
         1 => Just(Fate::Denied),
         1 => Just(Fate::NoPermit),

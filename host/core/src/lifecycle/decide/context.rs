@@ -134,6 +134,11 @@ impl<'a> Context<'a> {
         })
     }
 
+    /// True if a delete of this machine is under way, whatever state it shows: it is not to be used again.
+    pub(super) fn is_going(&self, instance: &Instance) -> bool {
+        self.delete_sent(instance).is_some()
+    }
+
     /// True if a delete should be sent now: none is under way, or it had no effect.
     pub(super) fn delete_is_due(&self, instance: &Instance) -> bool {
         let Some(sent) = self.delete_sent(instance) else { return true };

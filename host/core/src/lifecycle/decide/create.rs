@@ -123,7 +123,7 @@ fn unsettled(
 /// Writes the id of a machine that exists into status.
 fn record(cx: &Context<'_>, row: &'static str, instance: &Instance) -> Decision {
     let stage = match &instance.state {
-        InstanceState::Running if is_running(instance) => Stage::Running,
+        InstanceState::Running if is_running(instance) && !cx.is_going(instance) => Stage::Running,
         InstanceState::Running
         | InstanceState::Provisioning
         | InstanceState::Stopping

@@ -14,7 +14,10 @@ pub(super) fn decide(cx: &Context<'_>) -> Decision {
             let soon = Requeue::After(cx.policy.deletion_poll);
             return stop("the_object_is_gone_and_the_provider_fails", soon);
         }
-        Provider::Unavailable(_) => return done(),
+        Provider::Unavailable(_) => {
+            let late = Requeue::After(cx.policy.slow_poll);
+            return stop("the_object_is_gone_and_the_provider_fails", late);
+        }
     }
     if let Some(left) = cx.held_for() {
         return stop("the_object_is_gone_and_the_provider_fails", Requeue::After(left));

@@ -169,7 +169,12 @@ fn our_machine(cx: &Context<'_>, provider: &ProviderFacts, wanted: &Wanted, inst
         }
     }
     match &instance.state {
-        InstanceState::Running if !instance.endpoints.is_empty() => running(cx, provider, wanted, instance),
+        InstanceState::Running if !instance.endpoints.is_empty() => {
+            if cx.is_going(instance) {
+                return removal::remove(cx, "the_delete_of_the_machine_is_under_way", instance, GOING);
+            }
+            running(cx, provider, wanted, instance)
+        }
         InstanceState::Running | InstanceState::Provisioning | InstanceState::Other(_) => {
             being_made(cx, instance)
         }

@@ -19,6 +19,9 @@ pub(super) fn decide(
 ) -> Decision {
     let object = &cx.observed.object;
     let poll = Requeue::After(cx.policy.drift_poll);
+    if cx.is_going(instance) {
+        return removal::remove(cx, "the_delete_of_the_machine_is_under_way", instance, REPLACED);
+    }
     if object.status.latch.as_deref() == Some(wanted.key.as_str()) {
         let status = StatusIntent { latch: Some(wanted.key.clone()), ..intent(Stage::Kept(None)) };
         return cx.rest("the_new_spec_is_latched_the_machine_stays", status, poll);

@@ -52,7 +52,7 @@ pub(super) fn machines<'a>(cx: &Context<'a>, wanted: &Desired) -> Found<'a> {
             | InstanceState::Other(_) => true,
             InstanceState::Stopped | InstanceState::Deleting | InstanceState::Failed => false,
         };
-        lives && fit(instance, annotation, &wanted.hash) != Fit::Other
+        lives && !cx.is_going(instance) && fit(instance, annotation, &wanted.hash) != Fit::Other
     };
     let keep = all
         .values()

@@ -39,9 +39,8 @@ pub(super) fn created(
             observed.pass.machines.insert(instance.id.clone(), MachineSeen::Found(Box::new(instance)));
         }
         Err(failure) => {
-            if outcome_is_unknown(&failure) {
-                memory.unanswered_create = true;
-            } else {
+            memory.unanswered_create |= may_have_landed(&failure);
+            if was_answered(&failure) {
                 memory.attempts = memory.attempts.saturating_add(1);
             }
             failed(observed, Call::Create, &failure, policy, now);
@@ -89,16 +88,30 @@ fn foreign(instance: &Instance) -> Failure {
     Failure::new(Reason::NameTaken, message)
 }
 
-/// True if the machine may have been made, or may still be, although the call failed.
-fn outcome_is_unknown(failure: &Failure) -> bool {
+/// True if the machine may have been made, or may still be, although the call failed. A create can be more
+/// than one request: one that was refused, or had no quota left, may have come after the one that counts.
+fn may_have_landed(failure: &Failure) -> bool {
     match failure.class() {
-        FailureClass::Retry => true,
+        FailureClass::Retry
+        | FailureClass::Throttle
+        | FailureClass::Quota
+        | FailureClass::Slow
+        | FailureClass::HandsOff => true,
         FailureClass::Soon => failure.reason != Reason::Host(HostFault::NoPermit),
+        FailureClass::Latch | FailureClass::NameConflict => false,
+    }
+}
+
+/// True if the upstream has decided about this attempt: the next one is another. An upstream that remembers
+/// attempt keys would give the old answer again.
+fn was_answered(failure: &Failure) -> bool {
+    match failure.class() {
         FailureClass::Throttle
         | FailureClass::Quota
         | FailureClass::Slow
         | FailureClass::Latch
         | FailureClass::NameConflict
-        | FailureClass::HandsOff => false,
+        | FailureClass::HandsOff => true,
+        FailureClass::Retry | FailureClass::Soon => false,
     }
 }

@@ -78,7 +78,10 @@ pub enum Written {
 /// as a failure, a create counts as unanswered.
 pub fn sending(observed: &mut Observed, action: &Action) {
     if matches!(action, Action::Create { .. }) {
-        observed.memory.create_in_flight = true;
+        let memory = &mut observed.memory;
+        memory.unanswered_create |= memory.create_in_flight; // the answer to come is not that one's
+        memory.create_in_flight = true;
+        memory.absent_since = None;
     }
 }
 

@@ -53,6 +53,8 @@ rows! {
         => Action::WriteStatus(_), _, Stage::Replacing(_),
     the_machine_has_failed: Case::published().in_state(InstanceState::Failed).written().fresh()
         => Action::Delete { why: "failed", .. }, _, Stage::Replacing(_),
+    the_delete_of_the_machine_is_under_way: Case::published().in_state(InstanceState::Running).delete_sent()
+        => Action::WriteStatus(_), _, Stage::Replacing(_),
     the_new_spec_is_checked: outdated()
         => Action::ValidateCreate { .. }, _, Stage::Untouched,
     the_new_spec_lacks_credentials_the_machine_stays: {
@@ -144,4 +146,24 @@ fn a_provider_that_only_deletes_replaces_nothing() {
     let Stage::Kept(Some((reason, message))) = decision.status.stage else { panic!("{decision:#?}") };
     assert_eq!(reason, ProvisionedReason::ProviderUnavailable);
     assert!(message.contains("deleteOnly"), "{message}");
+}
+
+#[test]
+fn a_machine_whose_delete_is_under_way_is_never_shown_again() {
+    let sent = || outdated().validated(Ok(())).written().delete_sent();
+    let undone = |case: Case| case.edit(|observed| observed.object.spec.port = None);
+    let refused = |case: Case| case.validated(Err(failure(Reason::Permanent)));
+    for case in [sent(), undone(sent()), refused(sent()), sent().delete_only()] {
+        let case = case.later(3).next_pass().in_state(InstanceState::Running);
+        let decision = case.decide();
+        assert_eq!(decision.row, "the_delete_of_the_machine_is_under_way", "{decision:#?}");
+        assert!(case.observed.object.status.ip.is_none());
+        if let Action::WriteStatus(status) = decision.action {
+            assert_eq!(status.ip, None);
+        }
+    }
+    let other = undone(sent()).later(3).next_pass();
+    let mut instance = other.instance("m1", InstanceState::Running);
+    instance.incarnation = Some(crate::ids::Incarnation::parse("i2").unwrap());
+    assert_ne!(other.found(instance).decide().row, "the_delete_of_the_machine_is_under_way");
 }

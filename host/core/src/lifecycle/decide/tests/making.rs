@@ -4,7 +4,7 @@ use super::case::{Case, failure, id};
 use super::rows;
 use crate::facts::Auth;
 use crate::lifecycle::{Action, CloudInitView, ProvisionedReason, Requeue, Stage};
-use crate::provider::{InstanceState, Reason, Secret};
+use crate::provider::{HostFault, InstanceState, Reason, Secret};
 
 /// Claimed by an earlier process; nothing is found of a machine.
 fn searched() -> Case {
@@ -113,6 +113,7 @@ fn the_request_carries_everything_and_the_same_attempt_key_until_it_is_answered(
         request(&failed.absent("m1").listed(Vec::new()).validated(Ok(())).fresh())
     };
     assert_eq!(again(Reason::Transient).attempt_key, first.attempt_key, "the first one may still land");
+    assert_eq!(again(Reason::Host(HostFault::NoPermit)).attempt_key, first.attempt_key, "it was not sent");
     assert_ne!(again(Reason::Quota).attempt_key, first.attempt_key, "the first one has failed");
 }
 
@@ -163,4 +164,10 @@ fn a_look_that_failed_before_an_edit_is_no_absence() {
     assert_eq!(edited.decide().row, "a_back_off_holds");
     let unrecorded = Case::claimed().unrecorded().get_fails(Reason::Transient).edited().listed(Vec::new());
     assert_eq!(unrecorded.decide().row, "a_back_off_holds");
+}
+
+#[test]
+fn a_found_machine_whose_delete_is_under_way_is_waited_for_and_not_adopted() {
+    let case = Case::claimed().in_state(InstanceState::Running).delete_sent().listed(Vec::new());
+    assert_eq!(case.decide().row, "surplus_machines_are_going");
 }

@@ -32,7 +32,7 @@ rows! {
         let case = Case::claimed().unrecorded();
         case.in_state(InstanceState::Provisioning).gone().delete_sent()
     } => Action::Wait, Requeue::After(_), Stage::Untouched,
-    the_object_is_gone_and_the_provider_fails: Case::claimed().unrecorded().gone().provider(ProviderView::Loading)
+    the_object_is_gone_and_the_provider_fails: Case::claimed().unrecorded().gone().provider(failed())
         => Action::Wait, Requeue::After(_), Stage::Untouched,
     an_external_proxy_has_our_finalizer: {
         Case::external().edit(|observed| observed.object.finalizers = vec!["x/y".to_owned(), FINALIZER.to_owned()])
@@ -130,14 +130,70 @@ fn a_missing_permit_does_not_hide_the_trouble_that_there_is() {
 }
 
 #[test]
-fn a_create_whose_outcome_never_came_back_counts_as_unanswered() {
+fn a_machine_without_an_object_is_not_forgotten_while_its_provider_can_not_be_asked() {
+    for view in [ProviderView::Loading, failed(), ProviderView::Unknown(Vec::new())] {
+        let decision = Case::claimed().unrecorded().gone().provider(view.clone()).decide();
+        assert!(matches!(decision.requeue, Requeue::After(_)), "{view:?}: {decision:#?}");
+    }
+}
+
+/// All creates so far were answered; now one is on its way.
+fn sent() -> Case {
     let mut case = Case::claimed().edit(|observed| observed.memory.first_touch = true);
     assert!(case.observed.memory.saw_all_creates_answered());
     let request = case.clone().absent("m1").listed(Vec::new()).validated(Ok(())).fresh().decide().action;
     sending(&mut case.observed, &request);
     assert!(!case.observed.memory.saw_all_creates_answered());
-    let answered = case.clone().created(Err(failure(Reason::Quota)));
-    assert!(answered.observed.memory.saw_all_creates_answered());
-    let unanswered = case.created(Err(failure(Reason::Host(HostFault::Deadline))));
-    assert!(!unanswered.observed.memory.saw_all_creates_answered());
+    case
+}
+
+#[test]
+fn only_a_refusal_that_leaves_no_machine_counts_as_an_answer_to_a_create() {
+    for (reason, answered) in [
+        (Reason::Host(HostFault::NoPermit), true),
+        (Reason::NameTaken, true),
+        (Reason::Invalid(String::new()), true),
+        (Reason::Permanent, true),
+        (Reason::Unsupported, true),
+        (Reason::Denied, false),
+        (Reason::Missing, false),
+        (Reason::Quota, false),
+        (Reason::Capacity, false),
+        (Reason::Throttled, false),
+        (Reason::Busy, false),
+        (Reason::OutOfScope, false),
+        (Reason::Transient, false),
+        (Reason::Other("x".to_owned()), false),
+        (Reason::Host(HostFault::Deadline), false),
+    ] {
+        let case = sent().created(Err(failure(reason.clone())));
+        assert_eq!(case.observed.memory.saw_all_creates_answered(), answered, "{reason:?}");
+    }
+    let sent = sent();
+    let made = sent.instance("m1", InstanceState::Provisioning);
+    assert!(sent.created(Ok(made)).observed.memory.saw_all_creates_answered());
+}
+
+#[test]
+fn the_answer_of_a_second_create_is_none_of_the_first_that_never_came_back() {
+    let mut case = sent();
+    let request = case.clone().absent("m1").listed(Vec::new()).validated(Ok(())).fresh().decide().action;
+    sending(&mut case.observed, &request);
+    for reason in [Reason::Host(HostFault::NoPermit), Reason::NameTaken] {
+        let answered = case.clone().created(Err(failure(reason.clone())));
+        assert!(!answered.observed.memory.saw_all_creates_answered(), "{reason:?}");
+    }
+}
+
+#[test]
+fn an_absence_from_before_a_create_does_not_count_after_it() {
+    let mut case = Case::claimed().absent("m1").listed(Vec::new()).validated(Ok(())).fresh();
+    assert!(case.observed.memory.absent_since.is_some());
+    let request = case.decide().action;
+    assert!(matches!(request, crate::lifecycle::Action::Create { .. }));
+    sending(&mut case.observed, &request);
+    assert_eq!(case.observed.memory.absent_since, None);
+    // The pass died with its create under way; the object is deleted later than the absences lie apart.
+    let deleted = case.later(72).next_pass().deleted().absent("m1").listed(Vec::new());
+    assert_eq!(deleted.decide().row, "a_deletion_waits_for_the_second_absence");
 }
