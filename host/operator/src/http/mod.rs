@@ -13,6 +13,7 @@ mod extract;
 mod layers;
 mod leases;
 mod openapi;
+pub mod ops;
 mod proxy_url;
 mod recorder;
 mod request;

@@ -1,1 +1,16 @@
-//! One recorder per loop.
+//! What `/metrics` shows. Each loop owns a small recorder trait; [`Metrics`] implements all of them, and
+//! nothing but `app` knows this room.
+//!
+//! Names, labels and help stand once, in [`families`]; `docs/metrics.md` is generated from there. Labels
+//! are bounded: providers by the config, everything else by enums; series with a `proxy` label go with the
+//! proxy. Gauges that count objects are read at scrape time: what is incremented drifts.
+
+mod families;
+mod recorders;
+mod scrape;
+mod table;
+
+pub use families::{Family, Kind, all as all_families};
+pub use recorders::{Metrics, PerProxy};
+pub use scrape::{ProviderSeries, ScrapeSources};
+pub use table::markdown;
