@@ -26,15 +26,9 @@ pub struct Settings {
     /// Name of this process in Events, such as its pod.
     #[arg(long, env = "POD_NAME", default_value = "egress-proxies-operator", value_name = "NAME")]
     pub instance: String,
-    /// Folder for compiled components, private to this process's user; none = a folder under the user's cache.
-    #[arg(long, env = "COMPONENT_STORE", value_name = "FOLDER")]
-    pub component_store: Option<PathBuf>,
-    /// The user's cache folder, for --component-store.
-    #[arg(long, env = "XDG_CACHE_HOME", hide = true)]
-    pub cache_home: Option<PathBuf>,
-    /// The user's home, for --component-store.
-    #[arg(long, env = "HOME", hide = true)]
-    pub home: Option<PathBuf>,
+    /// Where compiled components are kept.
+    #[command(flatten)]
+    pub store: ComponentStore,
     /// Memory in MiB that all provider calls in flight may have together.
     #[arg(long, env = "PROVIDER_MEMORY_MIB", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(64..=1_048_576))]
     pub provider_memory_mib: u32,
@@ -59,6 +53,20 @@ pub struct Settings {
     /// What is logged, as in `info,egress_proxies_operator=debug`.
     #[arg(long, env = "LOG", default_value = "info", value_name = "FILTER")]
     pub log: String,
+}
+
+/// Where compiled components are kept.
+#[derive(Debug, Clone, Args)]
+pub struct ComponentStore {
+    /// Folder for compiled components, private to this process's user; none = a folder under the user's cache.
+    #[arg(long, env = "COMPONENT_STORE", value_name = "FOLDER")]
+    pub component_store: Option<PathBuf>,
+    /// The user's cache folder, for --component-store.
+    #[arg(long, env = "XDG_CACHE_HOME", hide = true)]
+    pub cache_home: Option<PathBuf>,
+    /// The user's home, for --component-store.
+    #[arg(long, env = "HOME", hide = true)]
+    pub home: Option<PathBuf>,
 }
 
 /// Addresses of the servers.
@@ -142,12 +150,14 @@ impl Settings {
             ..Policy::default()
         }
     }
+}
 
-    /// Where compiled components are kept.
+impl ComponentStore {
+    /// The folder.
     ///
     /// # Errors
-    /// If no folder is set and there is no home to put one under.
-    pub fn store_dir(&self) -> anyhow::Result<PathBuf> {
+    /// If it is not given and there is no home to put it under.
+    pub fn folder(&self) -> anyhow::Result<PathBuf> {
         let under_home = || self.home.as_ref().map(|home| home.join(".cache"));
         let cache = self.cache_home.clone().filter(|path| path.is_absolute()).or_else(under_home);
         self.component_store
@@ -219,7 +229,7 @@ mod tests {
     fn durations_are_read_with_their_unit_and_bounded() {
         assert_eq!(parse(&["--drift-poll", "2m"]).unwrap().policy().drift_poll, Duration::from_mins(2));
         for bad in ["5", "0s", "-1s", "25h", "soon"] {
-            let said = parse(&["--drift-poll", bad]).unwrap_err();
+            let said = parse(&[&format!("--drift-poll={bad}")]).unwrap_err();
             assert!(said.contains("--drift-poll") && said.contains("500ms, 5s, 1m"), "{bad}: {said}");
         }
     }

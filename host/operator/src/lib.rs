@@ -4,10 +4,12 @@
 //! `egress_proxies_core::facts` over watch channels that `app` connects (`http` gets its ports from `app`).
 //! `tests/architecture.rs` checks it.
 
+pub mod app;
 pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod kubernetes_client;
+pub mod kubernetes_route;
 
 pub mod health;
 pub mod http;

@@ -1,10 +1,13 @@
 //! Parses the command line and calls the application.
 
+use std::ffi::OsString;
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use egress_proxies_operator::cli;
+use egress_proxies_operator::config::{ComponentStore, Settings};
+use egress_proxies_operator::{cli, http, metrics};
 
 /// A Kubernetes operator for fleets of HTTP egress proxies.
 #[derive(Debug, Parser)]
@@ -16,20 +19,57 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Run the operator.
+    Run(Box<Settings>),
     /// Print the CustomResourceDefinition as YAML, for `kubectl apply -f -`.
     Crd,
+    /// Print the description of the discovery and lease API as OpenAPI JSON.
+    Openapi,
+    /// Print the table of metrics as Markdown.
+    Metrics,
+    /// Look at providers.
+    #[command(subcommand)]
+    Provider(ProviderCommand),
+    /// Compile one component; the operator calls this itself.
+    #[command(hide = true, trailing_var_arg = true)]
+    CompileComponent {
+        /// What the operator gives.
+        #[arg(allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum ProviderCommand {
+    /// Load a component (.wasm), or everything in a providers config (.yaml), as `run` would, and report on it.
+    Inspect {
+        /// The component or providers config.
+        file: PathBuf,
+        /// Where compiled components are kept.
+        #[command(flatten)]
+        store: ComponentStore,
+    },
 }
 
 fn main() -> ExitCode {
     match command(Arguments::parse().command) {
-        Ok(text) => print(&text),
+        Ok(code) => code,
         Err(error) => fail(&error),
     }
 }
 
-fn command(command: Command) -> anyhow::Result<String> {
+fn command(command: Command) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Crd => cli::crd::yaml(),
+        Command::Run(settings) => cli::run::run(*settings).map(|()| ExitCode::SUCCESS),
+        Command::Crd => Ok(print(&cli::crd::yaml()?)),
+        Command::Openapi => Ok(print(http::openapi_json())),
+        Command::Metrics => Ok(print(&metrics::markdown())),
+        Command::Provider(ProviderCommand::Inspect { file, store }) => {
+            let (report, ready) = cli::provider::inspect(&file, &store)?;
+            let printed = print(&report);
+            Ok(if ready { printed } else { ExitCode::FAILURE })
+        }
+        Command::CompileComponent { arguments } => Ok(egress_proxies_wasm::compile_child_main(arguments)),
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use egress_proxies_operator::cli;
 
 #[test]
-fn the_committed_crd_is_the_generated_one() {
+fn drift_the_committed_crd_is_the_generated_one() {
     assert_committed("crds/proxies.crawl.example.com.yaml", &cli::crd::yaml().unwrap(), "crd");
 }
 

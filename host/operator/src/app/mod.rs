@@ -1,0 +1,188 @@
+//! Builds everything, connects it, supervises it, ends it in order.
+//!
+//! The only room that knows all others. It decides nothing about Proxies: it makes the channels over which
+//! `lifecycle`, `health`, `pool` and `http` exchange the values of `egress_proxies_core::facts`.
+
+mod cluster;
+mod gates;
+mod providers;
+mod servers;
+mod supervisor;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use egress_proxies_core::facts::{Fleet, LeaseCounts, Suspicions, Verdicts};
+use egress_proxies_core::provider::Providers;
+use tokio::sync::{mpsc, watch};
+
+use self::cluster::Cluster;
+use self::gates::Gates;
+pub use self::providers::COMPILE_COMMAND;
+use self::providers::LoadedProviders;
+pub(crate) use self::providers::host_config;
+use self::servers::Servers;
+pub use self::supervisor::Ending;
+use self::supervisor::Supervisor;
+use crate::clock::{SharedClock, SystemClock};
+use crate::config::Settings;
+use crate::health::{EndpointPolicy, Engine, EngineSettings, HttpProber, Ports, SystemResolver};
+use crate::http::{Api, TokenSources, Tokens};
+use crate::lifecycle::{self, Leadership, LifecycleSetup, Namespaces};
+use crate::metrics::{Metrics, PerProxy, ScrapeSources};
+use crate::pool::{MemoryStore, Sweeper, SweeperChannels};
+
+/// Time for reconciles, requests and calls under way once the end is announced; below the 30 s that
+/// Kubernetes gives a pod.
+const DRAIN: Duration = Duration::from_secs(15);
+/// Time for provider calls after that.
+const PROVIDER_GRACE: Duration = Duration::from_secs(5);
+/// Between two looks at the tokens file.
+const TOKENS_PERIOD: Duration = Duration::from_secs(5);
+/// Probes that may be asked for, or reported, before somebody takes them.
+const PROBE_BACKLOG: usize = 1024;
+
+/// What connects the loops.
+struct Channels {
+    fleet: watch::Sender<Fleet>,
+    verdicts: watch::Sender<Verdicts>,
+    leases: watch::Sender<LeaseCounts>,
+}
+
+/// Runs the operator until it is told to end or one of its tasks dies.
+///
+/// # Errors
+/// If it cannot start, with what to do about it, or with the reason of the task that died.
+pub async fn run(settings: Settings, ending: Ending) -> anyhow::Result<()> {
+    // What can be wrong on this machine comes first, so that a bad start fails at once.
+    let servers = Servers::bind(&settings.servers).await?;
+    let per_proxy = if settings.probes.per_proxy_metrics { PerProxy::On } else { PerProxy::Off };
+    let metrics = Arc::new(Metrics::new(per_proxy).context("the metrics could not be registered")?);
+    let cluster = Cluster::connect(&settings).await?;
+    let providers = LoadedProviders::start(&settings, &cluster, &metrics)?;
+    let channels = Channels {
+        fleet: watch::channel(Fleet::default()).0,
+        verdicts: watch::channel(Verdicts::default()).0,
+        leases: watch::channel(LeaseCounts::default()).0,
+    };
+    let clock: SharedClock = SystemClock::start();
+    let mut tasks = Supervisor::new(ending.clone());
+    let gates = Gates::watch(&mut tasks, &ending, channels.fleet.subscribe(), &providers);
+    let store =
+        start_pool_and_health(&mut tasks, &ending, &settings, &cluster, (&channels, &clock, &metrics));
+    let tokens = Tokens::load(TokenSources {
+        token: settings.access.discovery_token.clone(),
+        file: settings.access.discovery_tokens_file.clone(),
+    })
+    .await;
+    let api = Api {
+        pool: store,
+        fleet: channels.fleet.subscribe(),
+        tokens: Arc::clone(&tokens),
+        metrics: Arc::clone(&metrics) as _,
+        clock: Arc::clone(&clock),
+    };
+    metrics.scrape(ScrapeSources {
+        fleet: channels.fleet.subscribe(),
+        leases: channels.leases.subscribe(),
+        providers: providers.series(),
+    })?;
+    servers.spawn(&mut tasks, &ending, api, Arc::clone(&metrics), (providers.debug(), gates.all()));
+    let watch_tokens = Tokens::watch(tokens, TOKENS_PERIOD, ending.stop.clone());
+    let stop = ending.stop.clone();
+    tasks.spawn("tokens", async move {
+        watch_tokens.await;
+        stop.cancelled().await;
+        Ok(())
+    });
+    let setup = lifecycle_setup(&settings, &cluster, &providers, channels, (&clock, &metrics));
+    let running = lifecycle::run(setup, ending.stop.clone());
+    tasks.spawn("lifecycle", async move { Ok(running.await?) });
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), cluster = %cluster.id, "started");
+    let outcome = tasks.run(DRAIN).await;
+    providers.shutdown(PROVIDER_GRACE).await;
+    outcome
+}
+
+/// Channels, clock and measures.
+type Shared<'a> = (&'a Channels, &'a SharedClock, &'a Arc<Metrics>);
+
+fn start_pool_and_health(
+    tasks: &mut Supervisor,
+    ending: &Ending,
+    settings: &Settings,
+    cluster: &Cluster,
+    (channels, clock, metrics): Shared<'_>,
+) -> Arc<MemoryStore> {
+    let (ask, asked) = mpsc::channel(PROBE_BACKLOG);
+    let (good, good_probes) = mpsc::channel(PROBE_BACKLOG);
+    let store = Arc::new(MemoryStore::new(channels.fleet.subscribe(), Arc::clone(clock), settings.cooldown));
+    let sweeper = Sweeper::new(
+        Arc::clone(&store) as _,
+        SweeperChannels {
+            fleet: channels.fleet.subscribe(),
+            good_probes,
+            probe_requests: ask,
+            counts: channels.leases.clone(),
+        },
+    );
+    let stop = ending.stop.clone();
+    tasks.spawn("pool", async move {
+        sweeper.run(stop).await;
+        Ok(())
+    });
+    let policy = EndpointPolicy {
+        allow_local_endpoints: settings.probes.allow_local_endpoints,
+        api_server: cluster.addresses.clone(),
+    };
+    let ports = Ports {
+        fleet: channels.fleet.subscribe(),
+        requests: asked,
+        verdicts: channels.verdicts.clone(),
+        // The engine logs suspicions and counts them in a metric; nobody else acts on them yet.
+        suspicions: watch::channel(Suspicions::default()).0,
+        good,
+    };
+    let engine = Engine::new(
+        ports,
+        HttpProber::new(Arc::clone(clock), policy, Arc::new(SystemResolver)),
+        Arc::clone(clock),
+        Arc::clone(metrics) as _,
+        EngineSettings { max_in_flight: settings.probes.max_probes_in_flight.into() },
+    );
+    let stop = ending.stop.clone();
+    tasks.spawn("health", async move {
+        engine.run(stop).await;
+        Ok(())
+    });
+    store
+}
+
+fn lifecycle_setup(
+    settings: &Settings,
+    cluster: &Cluster,
+    providers: &LoadedProviders,
+    channels: Channels,
+    (clock, metrics): (&SharedClock, &Arc<Metrics>),
+) -> LifecycleSetup {
+    let namespaces = match settings.namespaces.as_slice() {
+        [] => Namespaces::All,
+        names => Namespaces::Only(names.to_vec()),
+    };
+    LifecycleSetup {
+        client: cluster.client.clone(),
+        namespaces,
+        providers: providers.host() as Arc<dyn Providers>,
+        provider_changes: providers.changed(),
+        verdicts: channels.verdicts.subscribe(),
+        fleet: channels.fleet,
+        clock: Arc::clone(clock),
+        policy: settings.policy(),
+        cluster: cluster.id.clone(),
+        default_probe_url: settings.probes.probe_url.clone(),
+        instance: settings.instance.clone(),
+        leadership: Leadership::alone(),
+        metrics: Arc::clone(metrics) as _,
+    }
+}

@@ -1,0 +1,170 @@
+//! The long-lived tasks of the process. The death of any of them ends the process with its reason: an
+//! operator without its health loop or its watches looks alive and is not.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+/// How the process is told to end.
+#[derive(Debug, Clone, Default)]
+pub struct Ending {
+    /// End in order: finish what is under way.
+    pub stop: CancellationToken,
+    /// End now: what is under way is broken off.
+    pub hurry: CancellationToken,
+}
+
+/// Named tasks.
+#[derive(Debug)]
+pub(super) struct Supervisor {
+    tasks: JoinSet<anyhow::Result<()>>,
+    names: HashMap<Id, &'static str>,
+    ending: Ending,
+}
+
+type Ended = Result<(Id, anyhow::Result<()>), JoinError>;
+
+impl Supervisor {
+    pub(super) fn new(ending: Ending) -> Self {
+        Self { tasks: JoinSet::new(), names: HashMap::new(), ending }
+    }
+
+    /// Starts a task that is to run until the end is announced.
+    pub(super) fn spawn(
+        &mut self,
+        name: &'static str,
+        task: impl Future<Output = anyhow::Result<()>> + Send + 'static,
+    ) {
+        let handle = self.tasks.spawn(task);
+        self.names.insert(handle.id(), name);
+    }
+
+    /// Runs until the end is announced or a task has died, then gives the others `drain` to finish.
+    pub(super) async fn run(mut self, drain: Duration) -> anyhow::Result<()> {
+        let died = tokio::select! {
+            biased;
+            () = self.ending.stop.cancelled() => None,
+            ended = self.tasks.join_next_with_id() => ended,
+        };
+        let reason = died.map(|ended| self.why(ended));
+        self.ending.stop.cancel();
+        self.drain(drain).await;
+        match reason {
+            None => Ok(()),
+            Some(reason) => Err(reason),
+        }
+    }
+
+    async fn drain(&mut self, limit: Duration) {
+        let hurry = self.ending.hurry.clone();
+        let all = async {
+            while let Some(ended) = self.tasks.join_next_with_id().await {
+                if let Err(error) = outcome(&self.names, ended) {
+                    tracing::warn!("{error:#}");
+                }
+            }
+        };
+        let finished = tokio::select! {
+            finished = timeout(limit, all) => finished.is_ok(),
+            () = hurry.cancelled() => false,
+        };
+        if !finished {
+            tracing::warn!(tasks = self.tasks.len(), "tasks that had not finished were broken off");
+        }
+        self.tasks.shutdown().await;
+    }
+
+    fn why(&self, ended: Ended) -> anyhow::Error {
+        let name = self.name_of(&ended);
+        match outcome(&self.names, ended) {
+            Ok(()) => anyhow!("task {name} ended although nobody told it to"),
+            Err(error) => error,
+        }
+    }
+
+    fn name_of(&self, ended: &Ended) -> &'static str {
+        name(&self.names, id(ended))
+    }
+}
+
+fn id(ended: &Ended) -> Id {
+    match ended {
+        Ok((id, _)) => *id,
+        Err(error) => error.id(),
+    }
+}
+
+fn name(names: &HashMap<Id, &'static str>, id: Id) -> &'static str {
+    names.get(&id).copied().unwrap_or("without a name")
+}
+
+fn outcome(names: &HashMap<Id, &'static str>, ended: Ended) -> anyhow::Result<()> {
+    let name = name(names, id(&ended));
+    match ended {
+        Ok((_, result)) => result.with_context(|| format!("task {name} failed")),
+        Err(error) => Err(anyhow!("task {name} died: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DRAIN: Duration = Duration::from_secs(5);
+
+    async fn until_stopped(stop: CancellationToken) -> anyhow::Result<()> {
+        stop.cancelled().await;
+        Ok(())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_death_of_one_task_ends_all_with_its_reason() {
+        let ending = Ending::default();
+        let mut tasks = Supervisor::new(ending.clone());
+        tasks.spawn("health", until_stopped(ending.stop.clone()));
+        tasks.spawn("lifecycle", async { Err(anyhow!("the watch ended")) });
+        let error = tasks.run(DRAIN).await.unwrap_err();
+        assert_eq!(format!("{error:#}"), "task lifecycle failed: the watch ended");
+        assert!(ending.stop.is_cancelled());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_ends_without_an_error_or_panics_counts_as_dead() {
+        let mut tasks = Supervisor::new(Ending::default());
+        tasks.spawn("pool", async { Ok(()) });
+        let error = tasks.run(DRAIN).await.unwrap_err();
+        assert_eq!(error.to_string(), "task pool ended although nobody told it to");
+        let mut tasks = Supervisor::new(Ending::default());
+        tasks.spawn("pool", async { panic!("boom") });
+        let error = tasks.run(DRAIN).await.unwrap_err().to_string();
+        assert!(error.starts_with("task pool died: ") && error.contains("boom"), "{error}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_announced_end_waits_for_what_is_under_way_but_not_for_ever() {
+        let ending = Ending::default();
+        let mut tasks = Supervisor::new(ending.clone());
+        tasks.spawn("slow", std::future::pending());
+        ending.stop.cancel();
+        let began = tokio::time::Instant::now();
+        tasks.run(DRAIN).await.unwrap();
+        assert_eq!(began.elapsed(), DRAIN);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_second_signal_does_not_wait() {
+        let ending = Ending::default();
+        let mut tasks = Supervisor::new(ending.clone());
+        tasks.spawn("slow", std::future::pending());
+        ending.stop.cancel();
+        ending.hurry.cancel();
+        let began = tokio::time::Instant::now();
+        tasks.run(DRAIN).await.unwrap();
+        assert_eq!(began.elapsed(), Duration::ZERO);
+    }
+}

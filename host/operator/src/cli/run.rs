@@ -1,0 +1,66 @@
+//! `run`: logging, signals, and the application on its runtime.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+use crate::app::{self, Ending};
+use crate::config::{LogFormat, Settings};
+
+/// Time for blocking work (name look-ups, file reads) at the very end.
+const LAST_WAIT: Duration = Duration::from_secs(1);
+
+/// Runs the operator until SIGTERM, SIGINT, or an error. A second signal does not wait for what is under way.
+///
+/// # Errors
+/// If the operator cannot start, or one of its tasks died.
+pub fn run(settings: Settings) -> anyhow::Result<()> {
+    start_log(&settings)?;
+    // The first one wins; that there is one already is what is wanted.
+    let _installed = rustls::crypto::ring::default_provider().install_default();
+    let runtime = Builder::new_multi_thread().enable_all().build().context("no threads to run on")?;
+    let outcome = runtime.block_on(until_signalled(settings));
+    runtime.shutdown_timeout(LAST_WAIT);
+    match &outcome {
+        Ok(()) => tracing::info!("stopped"),
+        Err(error) => tracing::error!("stopped: {error:#}"),
+    }
+    outcome
+}
+
+async fn until_signalled(settings: Settings) -> anyhow::Result<()> {
+    let ending = Ending::default();
+    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM cannot be listened for")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT cannot be listened for")?;
+    let mut application = Box::pin(app::run(settings, ending.clone()));
+    loop {
+        tokio::select! {
+            outcome = &mut application => return outcome,
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        if ending.stop.is_cancelled() {
+            tracing::warn!("told to stop again: not waiting for what is under way");
+            ending.hurry.cancel();
+        } else {
+            tracing::info!("told to stop: finishing what is under way");
+            ending.stop.cancel();
+        }
+    }
+}
+
+fn start_log(settings: &Settings) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(&settings.log).with_context(|| {
+        format!("--log {:?} is no filter; use one such as info,egress_proxies_operator=debug", settings.log)
+    })?;
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let started = match settings.log_format {
+        LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).try_init(),
+        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+    };
+    started.map_err(|error| anyhow::anyhow!("the log could not be started: {error}"))
+}
