@@ -30,8 +30,10 @@ pub(crate) fn page(given: model::Page, owner: &Tags, limit: u32, place: Place<'_
     if given.unreachable.len() > MOST_UNREACHABLE {
         return Err(bad_answer(format!("a page names {} unreachable places", given.unreachable.len())));
     }
-    if given.next.as_ref().is_some_and(|cursor| cursor.is_empty() || cursor.len() > MOST_CURSOR) {
-        return Err(bad_answer(format!("the cursor of a page must have 1-{MOST_CURSOR} bytes")));
+    // Many APIs, and languages without an absent string, say "no more" with an empty one.
+    let next = given.next.filter(|cursor| !cursor.is_empty());
+    if next.as_ref().is_some_and(|cursor| cursor.len() > MOST_CURSOR) {
+        return Err(bad_answer(format!("the cursor of a page has more than {MOST_CURSOR} bytes")));
     }
     let mut items = Vec::with_capacity(given.items.len());
     for item in given.items {
@@ -42,9 +44,5 @@ pub(crate) fn page(given: model::Page, owner: &Tags, limit: u32, place: Place<'_
             tracing::warn!(id = %item.id, "a provider listed a machine without the tags that were asked for; left out");
         }
     }
-    Ok(Page {
-        items,
-        next: given.next,
-        unreachable: given.unreachable.iter().map(|text| one_line(text, 256)).collect(),
-    })
+    Ok(Page { items, next, unreachable: given.unreachable.iter().map(|text| one_line(text, 256)).collect() })
 }

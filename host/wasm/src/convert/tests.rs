@@ -155,3 +155,18 @@ fn a_scope_and_wishes_are_checked() {
         report(model::ConfigReport { egress: vec![need], ..given }).unwrap_err().message.contains("user")
     );
 }
+
+#[test]
+fn an_empty_cursor_is_the_end_and_a_long_one_is_refused() {
+    let mask = Mask::default();
+    let place = Place { op: Op::List, mask: &mask, address_cidrs: &[], port: None };
+    let read = |cursor: Option<String>| {
+        let given =
+            model::Page { items: Vec::new(), next: cursor, unreachable: Vec::new(), extra: Vec::new() };
+        page(given, &Default::default(), 10, place).map(|page| page.next)
+    };
+    assert_eq!(read(None).unwrap(), None);
+    assert_eq!(read(Some(String::new())).unwrap(), None);
+    assert_eq!(read(Some("c".repeat(4096))).unwrap().map(|cursor| cursor.len()), Some(4096));
+    assert!(read(Some("c".repeat(4097))).unwrap_err().message.contains("4096"));
+}

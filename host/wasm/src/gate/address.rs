@@ -25,10 +25,16 @@ const NEVER_V4: [(Ipv4Addr, u8); 4] = [
     (Ipv4Addr::new(224, 0, 0, 0), 4),
     (Ipv4Addr::new(240, 0, 0, 0), 4),
 ];
-/// Metadata addresses outside of link-local space.
-const METADATA_V4: [Ipv4Addr; 2] = [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(192, 0, 0, 192)];
-/// Amazon's metadata service over IPv6.
-const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+/// Metadata addresses outside of link-local space: Alibaba, Oracle, Azure.
+const METADATA_V4: [Ipv4Addr; 3] =
+    [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(192, 0, 0, 192), Ipv4Addr::new(168, 63, 129, 16)];
+/// The same over IPv6: Amazon (metadata, pod identity), Google, Scaleway.
+const METADATA_V6: [Ipv6Addr; 4] = [
+    Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
+    Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23),
+    Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
+    Ipv6Addr::new(0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42),
+];
 
 /// Judges one address.
 pub(crate) fn kind(address: IpAddr) -> AddressKind {
@@ -57,7 +63,7 @@ pub(crate) fn never_allowed_in(net: IpNet) -> bool {
             }) || METADATA_V4.iter().any(|metadata| net.contains(metadata))
         }
         IpNet::V6(net) => {
-            net.contains(&METADATA_V6)
+            METADATA_V6.iter().any(|metadata| net.contains(metadata))
                 || matches!(kind_v6(net.network()), AddressKind::Never)
                 || matches!(kind_v6(net.broadcast()), AddressKind::Never)
                 || net.prefix_len() < 7
@@ -99,7 +105,7 @@ fn kind_v6(address: Ipv6Addr) -> AddressKind {
     let [first, second, ..] = address.segments();
     if address.is_unspecified()
         || address.is_multicast()
-        || address == METADATA_V6
+        || METADATA_V6.contains(&address)
         || first & 0xffc0 == 0xfe80
         || first & 0xffc0 == 0xfec0
     {
@@ -152,12 +158,17 @@ mod tests {
                 "169.254.169.254",
                 "100.100.100.200",
                 "192.0.0.192",
+                "168.63.129.16",
+                "64:ff9b::a83f:8110",
                 "::ffff:169.254.169.254",
                 "::169.254.169.254",
                 "64:ff9b::a9fe:a9fe",
                 "64:ff9b:1::a9fe:a9fe",
                 "2002:a9fe:a9fe::1",
                 "fd00:ec2::254",
+                "fd00:ec2::23",
+                "fd20:ce::254",
+                "fd00:42::42",
                 "fe80::1",
                 "0.0.0.0",
                 "::",
@@ -200,6 +211,8 @@ mod tests {
             "100.100.0.0/16",
             "fe80::/10",
             "fd00::/8",
+            "fd20:ce::/64",
+            "168.63.0.0/16",
             "::/0",
             "224.0.0.0/4",
         ] {

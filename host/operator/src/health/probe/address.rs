@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use egress_proxies_core::crd::Mode;
@@ -85,15 +85,20 @@ fn is_local(address: IpAddr) -> bool {
     }
 }
 
-/// Metadata services that are not link-local: AWS (IPv6), Alibaba, Azure.
+/// Metadata services: the usual one, Alibaba, Azure, Oracle; over IPv6 Amazon (metadata, pod identity),
+/// Google, Scaleway.
 fn is_metadata(address: IpAddr) -> bool {
     match address {
-        IpAddr::V4(v4) => {
-            v4 == Ipv4Addr::new(169, 254, 169, 254)
-                || v4 == Ipv4Addr::new(100, 100, 100, 200)
-                || v4 == Ipv4Addr::new(168, 63, 129, 16)
-        }
-        IpAddr::V6(v6) => v6 == Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
+        IpAddr::V4(v4) => matches!(
+            v4.octets(),
+            [169, 254, 169, 254] | [100, 100, 100, 200] | [168, 63, 129, 16] | [192, 0, 0, 192]
+        ),
+        IpAddr::V6(v6) => matches!(
+            v6.segments(),
+            [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254 | 0x23]
+                | [0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254]
+                | [0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42]
+        ),
     }
 }
 
@@ -159,12 +164,16 @@ mod tests {
             "255.255.255.255",
             "100.100.100.200",
             "168.63.129.16",
+            "192.0.0.192",
             "10.96.0.1",
             "::1",
             "::",
             "fe80::1",
             "ff02::1",
             "fd00:ec2::254",
+            "fd00:ec2::23",
+            "fd20:ce::254",
+            "fd00:42::42",
             "::ffff:127.0.0.1",
             "::ffff:10.96.0.1",
             "64:ff9b::a9fe:a9fe",
