@@ -154,9 +154,9 @@ pub struct GoodProbe {
 pub struct Suspicion {
     /// When it was raised.
     pub since: jiff::Timestamp,
-    /// For people: no times, no counters.
+    /// For people: what most of them fail with. No times, no counters.
     pub message: String,
 }
 
-/// Suspicions by probe URL; an entry is there exactly while the suspicion lasts.
+/// Suspicions by probe URL, shown without user name, password and query; an entry is there exactly while the suspicion lasts.
 pub type Suspicions = Arc<BTreeMap<String, Suspicion>>;

@@ -2,10 +2,12 @@
 //!
 //! The only reader of the environment (clap does it). Durations are written as `500ms`, `5s`, `1m`, `2h`.
 
+use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::TypedValueParser;
 use clap::{Args, ValueEnum};
 use egress_proxies_core::lifecycle::Policy;
 use egress_proxies_core::provider::Secret;
@@ -99,7 +101,7 @@ pub struct Access {
 #[derive(Debug, Clone, Args)]
 pub struct Probes {
     /// Fetched through proxies that name no URL and whose provider names none.
-    #[arg(long, env = "PROBE_URL", value_parser = probe_url, value_name = "URL")]
+    #[arg(long, env = "PROBE_URL", value_parser = ProbeUrlParser, value_name = "URL")]
     pub probe_url: Option<String>,
     /// Probes at the same time.
     #[arg(long, env = "MAX_PROBES_IN_FLIGHT", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=4096))]
@@ -190,12 +192,47 @@ fn cluster_id(text: &str) -> Result<String, String> {
     }
 }
 
-fn probe_url(text: &str) -> Result<String, String> {
-    let uri: http::Uri = text.parse().map_err(|error| format!("it is no URL: {error}"))?;
-    match uri.scheme_str() {
-        Some("http" | "https") => Ok(text.to_owned()),
-        Some(_) | None => Err("it must start with http:// or https://".to_owned()),
+/// Reads a probe URL. A refusal does not repeat the value, which clap would do for any simpler parser: it may
+/// hold a password.
+#[derive(Debug, Clone, Copy)]
+struct ProbeUrlParser;
+
+impl TypedValueParser for ProbeUrlParser {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        _argument: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        let text = value.to_str().unwrap_or_default();
+        let refuse = |fault| {
+            let message = format!(
+                "--probe-url (or PROBE_URL) cannot be used: {fault}; give a URL such as https://example.com/health\n"
+            );
+            clap::Error::raw(clap::error::ErrorKind::ValueValidation, message).with_cmd(command)
+        };
+        probe_url(text).map_err(refuse)
     }
+}
+
+fn probe_url(text: &str) -> Result<String, &'static str> {
+    let uri: http::Uri = text.parse().map_err(|_| "it is no URL in plain ASCII")?;
+    match uri.scheme_str() {
+        Some("http" | "https") => {}
+        Some(_) | None => return Err("it must start with http:// or https://"),
+    }
+    let authority = uri.authority().map(http::uri::Authority::as_str).unwrap_or_default();
+    if authority.contains('@') {
+        return Err(
+            "it must not hold a user name or a password, which everybody would see who sees the target",
+        );
+    }
+    if uri.host().is_none_or(str::is_empty) {
+        return Err("it has no host");
+    }
+    Ok(text.to_owned())
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "clap's parsers give a Result")]
@@ -236,7 +273,19 @@ mod tests {
 
     #[test]
     fn a_bad_probe_url_and_a_bad_cluster_id_are_refused_with_the_rule() {
-        assert!(parse(&["--probe-url", "example.com"]).unwrap_err().contains("http://"));
+        for (bad, rule) in [
+            ("example.com", "http://"),
+            ("ftp://example.com/", "http://"),
+            ("http://tärget/", "plain ASCII"),
+            ("https://user:hunter2@example.com/", "must not hold a user name or a password"),
+            ("https://hunter2@example.com/", "must not hold a user name or a password"),
+        ] {
+            let said = parse(&["--probe-url", bad]).unwrap_err();
+            assert!(said.contains(rule) && said.contains("--probe-url"), "{bad}: {said}");
+            assert!(!said.contains("hunter2"), "a refusal repeats no password: {said}");
+        }
+        let good = parse(&["--probe-url", "https://example.com/health?x=1"]).unwrap();
+        assert_eq!(good.probes.probe_url.as_deref(), Some("https://example.com/health?x=1"));
         assert!(parse(&["--cluster-id", "My Cluster"]).unwrap_err().contains("1-63 of a-z"));
     }
 

@@ -39,6 +39,8 @@ pub enum ProbeReason {
     ProbeUrlInvalid,
     /// The further CA certificates cannot be used.
     CaInvalid,
+    /// The operator has no file descriptors, memory or local ports left, so the proxy was not asked.
+    OperatorLimit,
 }
 
 /// Whom a failure speaks against.
@@ -54,7 +56,7 @@ pub enum Blame {
 
 impl ProbeReason {
     /// All of them, in the order of `docs/health.md`.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Refused,
         Self::Timeout,
         Self::Dns,
@@ -70,6 +72,7 @@ impl ProbeReason {
         Self::EndpointNotAllowed,
         Self::ProbeUrlInvalid,
         Self::CaInvalid,
+        Self::OperatorLimit,
     ];
 
     /// As it stands in a condition and in a metric.
@@ -90,6 +93,7 @@ impl ProbeReason {
             Self::EndpointNotAllowed => "EndpointNotAllowed",
             Self::ProbeUrlInvalid => "ProbeUrlInvalid",
             Self::CaInvalid => "CaInvalid",
+            Self::OperatorLimit => "OperatorLimit",
         }
     }
 
@@ -109,7 +113,7 @@ impl ProbeReason {
             | Self::ProtocolError
             | Self::ProbeUrlInvalid
             | Self::CaInvalid => Blame::Undecided,
-            Self::AuthSecretMissing => Blame::Ours,
+            Self::AuthSecretMissing | Self::OperatorLimit => Blame::Ours,
         }
     }
 }

@@ -11,7 +11,7 @@ use egress_proxies_core::health::{
 use egress_proxies_core::ids::{ProxyKey, ProxyUid};
 use egress_proxies_core::time::{Moment, Now};
 
-use super::groups::{Groups, Turn};
+use super::groups::Groups;
 use crate::health::probe::ProbeTarget;
 
 /// One probe of one machine. Numbers are never used twice, so a result finds either its own attempt or none.
@@ -31,6 +31,14 @@ pub(super) struct Publish {
 
 /// A Proxy that is no longer there with this machine; its key if it is not probed at all any more.
 pub(super) type Gone = (ProxyUid, Option<ProxyKey>);
+
+/// What a change of the fleet brings about.
+#[derive(Debug, Default)]
+pub(super) struct Synced {
+    pub(super) gone: Vec<Gone>,
+    /// To be published after `gone`.
+    pub(super) publish: Publish,
+}
 
 #[derive(Debug)]
 struct Entry {
@@ -58,8 +66,8 @@ pub(super) struct Machines {
 }
 
 impl Machines {
-    /// Follows the fleet. Returns the machines that went.
-    pub(super) fn sync(&mut self, fleet: &Fleet, now: Now) -> Vec<Gone> {
+    /// Follows the fleet.
+    pub(super) fn sync(&mut self, fleet: &Fleet, now: Now) -> Synced {
         let mut gone = Vec::new();
         let same = |uid: &ProxyUid, entry: &Entry| {
             fleet.proxies.get(uid).is_some_and(|facts| Arc::ptr_eq(facts, &entry.facts))
@@ -87,7 +95,7 @@ impl Machines {
                 self.insert(uid, facts, target, now);
             }
         }
-        gone
+        Synced { gone, publish: self.settle(now) }
     }
 
     fn insert(&mut self, uid: &ProxyUid, facts: &Arc<ProxyFacts>, target: ProbeTarget, now: Now) {
@@ -120,10 +128,14 @@ impl Machines {
         if entry.target == target {
             return;
         }
-        if entry.target.plan.url != target.plan.url {
-            self.groups.leave(&entry.target.plan.url, entry.standing, now.wall);
-            self.groups.enter(&target.plan.url, entry.standing, now.wall);
+        let (before, after) = (entry.standing, standing(&entry.state, &target.plan));
+        if entry.target.plan.url == target.plan.url {
+            self.groups.change(&target.plan.url, before, after, now.wall);
+        } else {
+            self.groups.leave(&entry.target.plan.url, before, now.wall);
+            self.groups.enter(&target.plan.url, after, now.wall);
         }
+        entry.standing = after;
         entry.target = target;
         self.force(uid, now.mono);
     }
@@ -213,37 +225,62 @@ impl Machines {
         outcome: &Outcome,
         now: Now,
     ) -> Publish {
-        let mut publish = Publish::default();
         let uid = &attempt.uid;
-        let Some(entry) = self.entries.get_mut(uid) else { return publish };
+        let Some(entry) = self.entries.get_mut(uid) else { return Publish::default() };
         if entry.in_flight.take_if(|number| *number == attempt.number).is_none() {
-            return publish;
+            return Publish::default();
         }
         let plan = &entry.target.plan;
-        let free = judge(&entry.state, plan, outcome, Hold::No, now);
-        let mut turn = self.groups.change(&plan.url, entry.standing, standing(&free.state, plan), now.wall);
-        entry.standing = standing(&free.state, plan);
-        let judged = match self.groups.hold(&plan.url) {
-            Hold::No => free,
-            Hold::Yes => {
-                let held = judge(&entry.state, plan, outcome, Hold::Yes, now);
-                let after = standing(&held.state, plan);
-                let again = self.groups.change(&plan.url, entry.standing, after, now.wall);
-                entry.standing = after;
-                turn = if again == Turn::None { turn } else { again };
-                held
-            }
-        };
-        entry.state = judged.state;
-        publish.verdicts.extend(judged.publish.map(|verdict| (uid.clone(), verdict)));
-        publish.suspicions = turn != Turn::None;
-        let (regular, url) = (next_due(&entry.state, plan, started), plan.url.clone());
-        publish.good = good_probe(entry, uid, started, outcome);
-        self.schedule(uid, regular);
-        if turn == Turn::Raised {
-            publish.verdicts.extend(self.restore_fallen(&url, now));
+        let before = self.groups.hold(&plan.url);
+        let mut judged = judge(&entry.state, plan, outcome, before, now);
+        let after = standing(&judged.state, plan);
+        self.groups.change(&plan.url, entry.standing, after, now.wall);
+        entry.standing = after;
+        if before == Hold::No && self.groups.hold(&plan.url) == Hold::Yes {
+            // This very result raised the suspicion, so it is held as well.
+            judged = judge(&entry.state, plan, outcome, Hold::Yes, now);
+            let after = standing(&judged.state, plan);
+            self.groups.change(&plan.url, entry.standing, after, now.wall);
+            entry.standing = after;
         }
+        entry.state = judged.state;
+        let verdict = judged.publish.map(|verdict| (uid.clone(), verdict));
+        let regular = next_due(&entry.state, plan, started);
+        let good = good_probe(entry, uid, started, outcome);
+        self.schedule(uid, regular);
+        let mut publish = self.settle(now);
+        publish.verdicts.splice(0..0, verdict);
+        publish.good = good;
         publish
+    }
+
+    /// Carries out what changes of the counts did to suspicions.
+    fn settle(&mut self, now: Now) -> Publish {
+        let mut publish = Publish::default();
+        for url in self.groups.take_raised() {
+            publish.verdicts.extend(self.restore_fallen(&url, now));
+            if let Some(cause) = self.commonest_cause(&url) {
+                self.groups.explain(&url, &cause);
+            }
+        }
+        publish.suspicions = self.groups.take_changed();
+        publish
+    }
+
+    /// What most of the failing machines with this URL fail with.
+    fn commonest_cause(&self, url: &str) -> Option<String> {
+        let mut causes = BTreeMap::<_, usize>::new();
+        for entry in self.entries.values() {
+            if entry.target.plan.url == url
+                && entry.standing == Standing::Failing
+                && let Some(cause) = entry.state.failure()
+            {
+                let count = causes.entry(cause).or_default();
+                *count = count.saturating_add(1);
+            }
+        }
+        let ((reason, message), _) = causes.into_iter().max_by_key(|(_, count)| *count)?;
+        Some(format!("{reason}: {message}"))
     }
 
     /// Proxies that fell on the way to a suspicion get their verdict back.

@@ -25,10 +25,13 @@ use tokio_util::sync::CancellationToken;
 
 use self::machines::{Attempt, Machines, Publish};
 pub use self::ports::{EngineSettings, NoMetrics, Ports, ProbeMetrics, Prober};
+use super::probe::ProbeTarget;
 use crate::clock::SharedClock;
 
 /// Sleep when nothing is due: any event ends it.
 const IDLE: Duration = Duration::from_hours(1);
+/// So long after its own timeout a probe is broken off.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// The health loop.
 pub struct Engine<P> {
@@ -108,14 +111,14 @@ impl<P: Prober> Engine<P> {
         if !fleet.ready {
             return;
         }
-        let gone = self.machines.sync(&fleet, self.clock.now());
-        for (uid, forget) in gone {
+        let synced = self.machines.sync(&fleet, self.clock.now());
+        for (uid, forget) in synced.gone {
             self.publish_one(uid, None);
             if let Some(key) = forget {
                 self.metrics.forget(&key);
             }
         }
-        self.publish_suspicions();
+        self.carry_out(synced.publish);
     }
 
     fn requested(&mut self, request: Option<ProbeRequest>) {
@@ -130,7 +133,7 @@ impl<P: Prober> Engine<P> {
         while self.running.len() < self.settings.max_in_flight {
             let Some((attempt, target)) = self.machines.start_next(now) else { break };
             let prober = Arc::clone(&self.prober);
-            let task = self.probes.spawn(async move { (now, prober.probe(target).await) });
+            let task = self.probes.spawn(async move { (now, within_time(&*prober, target).await) });
             self.running.insert(task.id(), attempt);
         }
     }
@@ -210,6 +213,18 @@ impl<P: Prober> Engine<P> {
             changed
         });
     }
+}
+
+/// The prober keeps to the plan's timeout; this is for one that doesn't, because each probe that never ends
+/// would take a place from all other machines for good.
+async fn within_time(prober: &impl Prober, target: ProbeTarget) -> Outcome {
+    let limit = target.plan.timeout.saturating_add(GRACE);
+    tokio::time::timeout(limit, prober.probe(target)).await.unwrap_or_else(|_| Outcome::Failed {
+        reason: ProbeReason::Timeout,
+        message:
+            "the probe did not end in its time and was broken off; see whether the proxy sends without end"
+                .to_owned(),
+    })
 }
 
 fn failure_of(outcome: &Outcome) -> Option<ProbeReason> {

@@ -111,7 +111,10 @@ pub(super) async fn of_proxy(
     let machine = &target.machine;
     let addresses = match machine.address.parse::<IpAddr>() {
         Ok(ip) => vec![SocketAddr::new(ip, machine.port)],
-        Err(_) => resolver.resolve(&machine.address, machine.port).await.map_err(|_| Failure::dns())?,
+        Err(_) => resolver
+            .resolve(&machine.address, machine.port)
+            .await
+            .map_err(|error| Failure::resolve(&error))?,
     };
     if addresses.is_empty() {
         return Err(Failure::dns());

@@ -1,10 +1,9 @@
 //! The time of one probe, spent step by step, so that a time-out can say in which step it happened.
 
 use std::future::Future;
-use std::pin::Pin;
 use std::time::Duration;
 
-use tokio::time::Sleep;
+use tokio::time::Instant;
 
 use super::failure::Failure;
 
@@ -23,27 +22,47 @@ pub(super) enum Stage {
     Answer,
 }
 
-/// What is left of the time of one probe.
+/// The time of one probe.
 pub(super) struct Budget {
-    sleep: Pin<Box<Sleep>>,
+    deadline: Instant,
     timeout: Duration,
 }
 
 impl Budget {
     pub(super) fn start(timeout: Duration) -> Self {
-        Self { sleep: Box::pin(tokio::time::sleep(timeout)), timeout }
+        Self { deadline: tokio::time::sleep(timeout).deadline(), timeout }
     }
 
     /// Runs a step; fails with the step's name when the time of the whole probe is over.
+    ///
+    /// `timeout_at` and no `select!` with a sleep: a peer that sends without end uses up the task's share of
+    /// each turn, and a plain sleep would then never be asked.
     pub(super) async fn spend<T>(
-        &mut self,
+        &self,
         stage: Stage,
         step: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
-        tokio::select! {
-            biased;
-            result = step => result,
-            () = &mut self.sleep => Err(Failure::timeout(stage, self.timeout)),
-        }
+        let ended = tokio::time::timeout_at(self.deadline, step).await;
+        ended.unwrap_or_else(|_| Err(Failure::timeout(stage, self.timeout)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use egress_proxies_core::health::ProbeReason;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_step_that_always_has_more_to_do_ends_with_the_time_of_the_probe() {
+        let greedy = async {
+            loop {
+                tokio::task::coop::consume_budget().await;
+            }
+        };
+        let budget = Budget::start(Duration::from_millis(50));
+        let spent = budget.spend::<()>(Stage::Tunnel, greedy);
+        let ended = tokio::time::timeout(Duration::from_secs(5), spent).await.expect("it ends by itself");
+        assert_eq!(ended.unwrap_err().reason, ProbeReason::Timeout);
     }
 }

@@ -16,7 +16,7 @@ use super::exchange::USER_AGENT;
 use super::failure::{Failure, Speaker};
 use super::url::ProbeUrl;
 
-/// Longest head of an answer to CONNECT, in bytes.
+/// Longest head of an answer to CONNECT, in bytes, heads of interim (1xx) answers before it included.
 const MAX_HEAD: usize = 16 * 1024;
 const MAX_HEADERS: usize = 100;
 
@@ -32,14 +32,16 @@ pub(super) async fn open(
 ) -> Result<impl Tunnel + use<>, Failure> {
     stream.write_all(&request(url, auth)).await.map_err(|_| Failure::broken())?;
     let mut received = BytesMut::with_capacity(1024);
+    let mut interim = 0;
     let (status, head) = loop {
-        if received.len() >= MAX_HEAD {
+        let left = MAX_HEAD.saturating_sub(received.len()).saturating_sub(interim);
+        if left == 0 {
             return Err(Failure::protocol(
                 Speaker::Proxy,
                 "its answer to CONNECT has more than 16 KiB of headers",
             ));
         }
-        let mut limited = (&mut stream).take(u64::try_from(MAX_HEAD - received.len()).unwrap_or(0));
+        let mut limited = (&mut stream).take(u64::try_from(left).unwrap_or(0));
         let count = limited.read_buf(&mut received).await;
         if count.map_err(|_| Failure::broken())? == 0 {
             return Err(Failure::protocol(
@@ -47,7 +49,7 @@ pub(super) async fn open(
                 "it closed the connection before it answered CONNECT",
             ));
         }
-        if let Some(found) = final_head(&mut received)? {
+        if let Some(found) = final_head(&mut received, &mut interim)? {
             break found;
         }
     };
@@ -58,8 +60,9 @@ pub(super) async fn open(
     Ok(with_early_bytes(stream, early))
 }
 
-/// Status and length of the head that is not 1xx; none while it is incomplete. 1xx heads are cut off.
-fn final_head(received: &mut BytesMut) -> Result<Option<(u16, usize)>, Failure> {
+/// Status and length of the head that is not 1xx; none while it is incomplete. 1xx heads are cut off, and their
+/// bytes counted.
+fn final_head(received: &mut BytesMut, interim: &mut usize) -> Result<Option<(u16, usize)>, Failure> {
     loop {
         let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut response = httparse::Response::new(&mut headers);
@@ -77,6 +80,7 @@ fn final_head(received: &mut BytesMut) -> Result<Option<(u16, usize)>, Failure> 
         }
         let rest = received.split_off(head);
         *received = rest;
+        *interim = interim.saturating_add(head);
         if received.is_empty() {
             return Ok(None);
         }

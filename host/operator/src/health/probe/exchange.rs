@@ -1,9 +1,11 @@
 //! The request itself, and whose answer it is that came back.
 //!
 //! Inside a tunnel only the target can answer. A plain request is answered by the proxy or by the target, and
-//! the answer looks the same; [`refuse_proxys_own`] tells them apart as well as can be.
+//! the answer looks the same; only what says that it is the proxy's own is taken for that.
 
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use egress_proxies_core::facts::Auth;
@@ -13,18 +15,22 @@ use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
+use hyper::ext::on_informational;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Notify;
 
 use super::basic;
 use super::failure::Failure;
-use super::url::ProbeUrl;
+use super::url::{ProbeUrl, Scheme};
 use crate::clock::SharedClock;
 
 /// How probes introduce themselves.
 pub(super) const USER_AGENT: &str = concat!("egress-proxies-operator/", env!("CARGO_PKG_VERSION"));
 const MAX_HEAD: usize = 16 * 1024;
 const MAX_HEADERS: usize = 100;
+/// An interim answer counts at least so much: its reason phrase can't be seen.
+const MIN_INTERIM: usize = 256;
 /// So much of a body is read before the rest is cut off.
 const MAX_BODY: usize = 64 * 1024;
 
@@ -62,7 +68,7 @@ fn request(uri: &str, url: &ProbeUrl) -> Result<Request<Empty<Bytes>>, Failure> 
 /// Sends the request, reads the head and up to 64 KiB of the body; says when the head was there.
 pub(super) async fn exchange<S>(
     stream: S,
-    request: Request<Empty<Bytes>>,
+    mut request: Request<Empty<Bytes>>,
     clock: &SharedClock,
 ) -> Result<(Answer, Moment), Failure>
 where
@@ -74,8 +80,13 @@ where
         .handshake(TokioIo::new(stream))
         .await
         .map_err(|error| Failure::answer(&error))?;
+    let too_many = count_interim(&mut request);
     let conversation = async {
-        let response = sender.send_request(request).await.map_err(|error| Failure::answer(&error))?;
+        let response = tokio::select! {
+            biased;
+            () = too_many.notified() => return Err(Failure::head_too_large()),
+            response = sender.send_request(request) => response.map_err(|error| Failure::answer(&error))?,
+        };
         let head_at = clock.now().mono;
         let (head, body) = response.into_parts();
         read_some(body).await?;
@@ -86,6 +97,21 @@ where
         Either::Left((result, _)) => result,
         Either::Right((_, conversation)) => conversation.await,
     }
+}
+
+/// Counts interim (1xx) answers, which hyper passes over without limit; tells when they exceed that of a head.
+fn count_interim(request: &mut Request<Empty<Bytes>>) -> Arc<Notify> {
+    let (seen, too_many) = (AtomicUsize::new(0), Arc::new(Notify::new()));
+    let tell = Arc::clone(&too_many);
+    on_informational(request, move |answer| {
+        let lengths =
+            answer.headers().iter().map(|(name, value)| name.as_str().len().saturating_add(value.len()));
+        let size = lengths.fold(0, usize::saturating_add).max(MIN_INTERIM);
+        if seen.fetch_add(size, Ordering::Relaxed) >= MAX_HEAD {
+            tell.notify_one();
+        }
+    });
+    too_many
 }
 
 async fn read_some(mut body: Incoming) -> Result<(), Failure> {
@@ -100,19 +126,18 @@ async fn read_some(mut body: Incoming) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Fails if the answer to a plain request is one that the proxy gave in its own name.
+/// Fails if the answer to a plain request is one that the proxy says it gave in its own name: by status 407, or
+/// by a header (`Proxy-Authenticate`, `X-Squid-Error`, `Proxy-Status` with an error). An expected status too.
 ///
-/// - 407, `X-Squid-Error`, or `Proxy-Status` with an error: the proxy's, even if the status is an expected one.
-/// - Unexpected 401, 403, 502, 503, 504 without `Via`: taken for the proxy's, because one that passes answers
-///   on says so in `Via`.
-pub(super) fn refuse_proxys_own(answer: &Answer, expected: &[u16], auth: &Auth) -> Result<(), Failure> {
+/// Nothing follows from a missing `Via`: many proxies, ours among them, do not add one to what they pass on.
+pub(super) fn refuse_proxys_own(answer: &Answer, auth: &Auth) -> Result<(), Failure> {
     let status = answer.status.as_u16();
+    if status == 407 || answer.headers.contains_key(header::PROXY_AUTHENTICATE) {
+        return Err(Failure::auth_required(status, auth));
+    }
     let says_so = answer.headers.contains_key("x-squid-error")
-        || answer.headers.contains_key(header::PROXY_AUTHENTICATE)
         || answer.headers.get_all("proxy-status").iter().any(is_proxy_error);
-    let passed_on = answer.headers.contains_key(header::VIA);
-    let suspicious = matches!(status, 401 | 403 | 502..=504) && !passed_on && !is_expected(status, expected);
-    if status == 407 || says_so || suspicious { Err(Failure::plain_status(status, auth)) } else { Ok(()) }
+    if says_so { Err(Failure::proxys_own(status)) } else { Ok(()) }
 }
 
 /// `error=` in a Proxy-Status (RFC 9209) means that the proxy made the answer.
@@ -123,11 +148,8 @@ fn is_proxy_error(value: &HeaderValue) -> bool {
 }
 
 /// Fails unless the status is one of those expected; none given means 200.
-pub(super) fn expect_status(answer: &Answer, expected: &[u16]) -> Result<(), Failure> {
+pub(super) fn expect_status(answer: &Answer, expected: &[u16], scheme: Scheme) -> Result<(), Failure> {
     let status = answer.status.as_u16();
-    if is_expected(status, expected) { Ok(()) } else { Err(Failure::unexpected_status(status, expected)) }
-}
-
-fn is_expected(status: u16, expected: &[u16]) -> bool {
-    if expected.is_empty() { status == 200 } else { expected.contains(&status) }
+    let good = if expected.is_empty() { status == 200 } else { expected.contains(&status) };
+    if good { Ok(()) } else { Err(Failure::unexpected_status(status, expected, scheme)) }
 }

@@ -11,6 +11,7 @@ use egress_proxies_core::health::ProbeReason;
 use rustls::CertificateError;
 
 use super::budget::Stage;
+use super::url::Scheme;
 
 /// Why a probe failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +39,19 @@ impl Failure {
         Self::new(
             ProbeReason::Dns,
             "the proxy's host name cannot be resolved; correct spec.endpoint.host or its DNS record",
+        )
+    }
+
+    /// The name of the proxy could not be looked up.
+    pub(super) fn resolve(error: &io::Error) -> Self {
+        if is_our_limit(error) { Self::our_limit() } else { Self::dns() }
+    }
+
+    /// Nothing can be connected to from here, whatever the proxy does.
+    fn our_limit() -> Self {
+        Self::new(
+            ProbeReason::OperatorLimit,
+            "the operator itself has no file descriptor, memory, or local address and port left to connect from; raise its limits (open files, memory, net.ipv4.ip_local_port_range) or lower --max-probes-in-flight",
         )
     }
 
@@ -101,7 +115,7 @@ impl Failure {
                 "nothing listens on the proxy's address and port; check that the proxy runs and that the port is right",
             );
         }
-        Self::unreachable()
+        if is_our_limit(error) { Self::our_limit() } else { Self::unreachable() }
     }
 
     /// The connection broke off before CONNECT was answered.
@@ -124,7 +138,7 @@ impl Failure {
     /// A fault in the answer to the request.
     pub(super) fn answer(error: &hyper::Error) -> Self {
         let fault = if error.is_parse_too_large() {
-            "it has more than 16 KiB of headers"
+            return Self::head_too_large();
         } else if error.is_parse() {
             "it is not HTTP/1"
         } else if error.is_incomplete_message() {
@@ -133,6 +147,10 @@ impl Failure {
             "the connection broke off"
         };
         Self::protocol(Speaker::Answer, fault)
+    }
+
+    pub(super) fn head_too_large() -> Self {
+        Self::protocol(Speaker::Answer, "it has more than 16 KiB of headers")
     }
 
     /// The proxy answered CONNECT with something else than 2xx.
@@ -158,13 +176,12 @@ impl Failure {
         }
     }
 
-    /// The proxy answered a plain request in its own name.
-    pub(super) fn plain_status(status: u16, auth: &Auth) -> Self {
+    /// The proxy answered a plain request in its own name, and does not ask for credentials.
+    pub(super) fn proxys_own(status: u16) -> Self {
         match status {
-            401 | 407 => Self::auth_required(status, auth),
             403 => Self::new(
                 ProbeReason::Denied,
-                "the proxy, or the target through it, answered with 403: allow the operator's address and the probe URL in the proxy's configuration",
+                "the proxy answered with 403: its rules forbid the operator's address or the probe URL; allow them in the proxy's configuration",
             ),
             502..=504 => Self::new(
                 ProbeReason::BadGateway,
@@ -181,7 +198,8 @@ impl Failure {
         }
     }
 
-    fn auth_required(status: u16, auth: &Auth) -> Self {
+    /// The proxy asks for credentials.
+    pub(super) fn auth_required(status: u16, auth: &Auth) -> Self {
         match auth {
             Auth::None => Self::new(
                 ProbeReason::AuthRequired,
@@ -202,15 +220,21 @@ impl Failure {
         }
     }
 
-    pub(super) fn unexpected_status(status: u16, expected: &[u16]) -> Self {
+    pub(super) fn unexpected_status(status: u16, expected: &[u16], scheme: Scheme) -> Self {
         let wanted = if expected.is_empty() {
             "200".to_owned()
         } else {
             expected.iter().map(u16::to_string).collect::<Vec<_>>().join(", ")
         };
         let redirect = if (300..400).contains(&status) { " (redirects are not followed)" } else { "" };
+        let (who, remedy) = match scheme {
+            Scheme::Https => ("the probe target", ""),
+            Scheme::Http => {
+                ("the probe target, or the proxy in its place,", "; an https:// URL shows whose answer it is")
+            }
+        };
         let message = format!(
-            "the probe target answered with {status}{redirect}, expected {wanted}; correct spec.healthCheck.url or expectedStatus"
+            "{who} answered with {status}{redirect}, expected {wanted}; correct spec.healthCheck.url or expectedStatus{remedy}"
         );
         Self::new(ProbeReason::UnexpectedStatus, message)
     }
@@ -238,6 +262,13 @@ impl Failure {
     }
 }
 
+/// True if the operator's own process or node has run out of something, so that the proxy was not even asked.
+fn is_our_limit(error: &io::Error) -> bool {
+    use libc::{EADDRNOTAVAIL, EAGAIN, EMFILE, ENFILE, ENOBUFS, ENOMEM};
+    let codes = [EADDRNOTAVAIL, EAGAIN, EMFILE, ENFILE, ENOBUFS, ENOMEM];
+    error.raw_os_error().is_some_and(|code| codes.contains(&code))
+}
+
 /// By hand, because the texts of rustls hold times.
 fn certificate_fault(error: &CertificateError) -> &'static str {
     use CertificateError as E;
@@ -251,5 +282,29 @@ fn certificate_fault(error: &CertificateError) -> &'static str {
         "the certificate is self-signed or from an unknown CA"
     } else {
         "the certificate is not valid"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use egress_proxies_core::health::Blame;
+
+    use super::*;
+
+    #[test]
+    fn what_the_operator_has_run_out_of_speaks_against_no_proxy() {
+        let codes =
+            [libc::EADDRNOTAVAIL, libc::EAGAIN, libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
+        for error in codes.map(io::Error::from_raw_os_error) {
+            for failure in [Failure::connect(&error), Failure::resolve(&error)] {
+                assert_eq!(failure.reason, ProbeReason::OperatorLimit, "{error}");
+                assert_eq!(failure.reason.blame(), Blame::Ours);
+                assert!(failure.message.contains("raise its limits"), "{}", failure.message);
+            }
+        }
+        for code in [libc::EHOSTUNREACH, libc::ENETUNREACH, libc::EPERM, libc::ECONNREFUSED] {
+            let failure = Failure::connect(&io::Error::from_raw_os_error(code));
+            assert_ne!(failure.reason.blame(), Blame::Ours, "{failure:?}");
+        }
     }
 }

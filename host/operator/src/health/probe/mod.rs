@@ -30,6 +30,7 @@ use self::budget::{Budget, Stage};
 use self::exchange::Answer;
 use self::failure::Failure;
 use self::tls::TlsConfigs;
+pub(super) use self::url::shown as shown_url;
 use self::url::{ProbeUrl, Scheme};
 use super::engine::Prober;
 use crate::clock::SharedClock;
@@ -82,7 +83,7 @@ impl HttpProber {
     async fn attempt(&self, target: &ProbeTarget) -> Result<Moment, Failure> {
         let plan = &target.plan;
         let url = ProbeUrl::parse(&plan.url)?;
-        let mut budget = Budget::start(plan.timeout);
+        let budget = Budget::start(plan.timeout);
 
         let addresses = address::of_proxy(target, &self.policy, self.resolver.as_ref());
         let addresses = budget.spend(Stage::Resolve, addresses).await?;
@@ -92,12 +93,12 @@ impl HttpProber {
                 let request = exchange::through_proxy(&url, &target.auth)?;
                 let exchanged = exchange::exchange(stream, request, &self.clock);
                 let (answer, head_at) = budget.spend(Stage::Answer, exchanged).await?;
-                exchange::refuse_proxys_own(&answer, &plan.expected_status, &target.auth)?;
+                exchange::refuse_proxys_own(&answer, &target.auth)?;
                 (answer, head_at)
             }
-            Scheme::Https => self.through_tunnel(target, &url, stream, &mut budget).await?,
+            Scheme::Https => self.through_tunnel(target, &url, stream, &budget).await?,
         };
-        exchange::expect_status(&answer, &plan.expected_status)?;
+        exchange::expect_status(&answer, &plan.expected_status, url.scheme)?;
         Ok(head_at)
     }
 
@@ -106,7 +107,7 @@ impl HttpProber {
         target: &ProbeTarget,
         url: &ProbeUrl,
         stream: TcpStream,
-        budget: &mut Budget,
+        budget: &Budget,
     ) -> Result<(Answer, Moment), Failure> {
         let config = self.tls.get(target.plan.ca_pem.as_deref(), target.plan.insecure_skip_verify)?;
         let tunnel = budget.spend(Stage::Tunnel, connect::open(stream, url, &target.auth)).await?;

@@ -32,6 +32,17 @@ pub(super) struct ProbeUrl {
     path: String,
 }
 
+/// A probe URL as logs and conditions may show it: no user name, no password, no query.
+pub(in crate::health) fn shown(text: &str) -> String {
+    let end = text.find(['?', '#']).unwrap_or(text.len());
+    let (text, _) = text.split_at(end);
+    if ProbeUrl::parse(text).is_ok() {
+        return text.to_owned();
+    }
+    // What cannot be used is not taken apart: whatever stands before the last '@' may be a password.
+    text.rsplit_once('@').map_or_else(|| text.to_owned(), |(_, rest)| format!("...@{rest}"))
+}
+
 impl ProbeUrl {
     pub(super) fn parse(text: &str) -> Result<Self, Failure> {
         let uri: Uri = text.parse().map_err(|_| Failure::probe_url("it is no URL in plain ASCII"))?;
@@ -80,5 +91,26 @@ impl ProbeUrl {
     /// The name that the certificate inside the tunnel must be for.
     pub(super) fn server_name(&self) -> &str {
         self.host.trim_start_matches('[').trim_end_matches(']')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shown;
+
+    #[test]
+    fn no_secret_of_a_url_is_shown() {
+        for (url, expected) in [
+            ("https://target.example/health", "https://target.example/health"),
+            ("https://target.example/health?token=hunter2#x", "https://target.example/health"),
+            ("https://target.example/@home", "https://target.example/@home"),
+            ("https://user:hunter2@target.example/a?b", "...@target.example/a"),
+            ("https:/user:hunter2@target.example/", "...@target.example/"),
+            ("user:hunter2@target.example", "...@target.example"),
+            ("https://user:hunt@er2@target.example/", "...@target.example/"),
+            ("", ""),
+        ] {
+            assert_eq!(shown(url), expected, "{url}");
+        }
     }
 }

@@ -87,6 +87,22 @@ impl FakeProxy {
         .await
     }
 
+    /// Answers with `start`, then with `flood` again and again, as fast as it is taken.
+    pub(super) async fn flooding(start: &'static str, flood: &str) -> Self {
+        let flood = flood.repeat(100);
+        Self::serve(move |mut stream, _| {
+            let flood = flood.clone();
+            async move {
+                read_head(&mut stream).await?;
+                stream.write_all(start.as_bytes()).await?;
+                loop {
+                    stream.write_all(flood.as_bytes()).await?;
+                }
+            }
+        })
+        .await
+    }
+
     pub(super) fn heads(&self) -> Vec<String> {
         self.heads.lock().unwrap().clone()
     }

@@ -34,12 +34,21 @@ async fn the_proxys_own_answers_are_told_from_the_targets() {
     for (status, headers, expected) in [
         (407, "", AuthRequired),
         (407, "Via: 1.1 squid\r\n", AuthRequired),
-        (401, "", AuthRequired),
-        (401, "Via: 1.1 squid\r\n", UnexpectedStatus),
-        (403, "", Denied),
+        (407, "Proxy-Authenticate: Basic realm=\"x\"\r\n", AuthRequired),
+        (401, "Proxy-Authenticate: Basic realm=\"x\"\r\n", AuthRequired),
+        (401, "", UnexpectedStatus),
+        (401, "WWW-Authenticate: Basic realm=\"x\"\r\n", UnexpectedStatus),
+        (401, "X-Squid-Error: ERR_X 0\r\n", UnexpectedStatus),
+        (403, "", UnexpectedStatus),
+        (403, "X-Squid-Error: ERR_ACCESS_DENIED 0\r\n", Denied),
+        (403, "Proxy-Status: px; error=http_request_denied\r\n", Denied),
         (403, "X-Squid-Error: ERR_ACCESS_DENIED 0\r\nVia: 1.1 squid\r\n", Denied),
         (403, "Via: 1.1 squid\r\n", UnexpectedStatus),
-        (502, "", BadGateway),
+        (502, "", UnexpectedStatus),
+        (503, "", UnexpectedStatus),
+        (504, "", UnexpectedStatus),
+        (502, "X-Squid-Error: ERR_CONNECT_FAIL 111\r\n", BadGateway),
+        (502, "Proxy-Status: px; received-status=502\r\n", UnexpectedStatus),
         (503, "X-Squid-Error: ERR_DNS_FAIL 0\r\nVia: 1.1 squid\r\n", BadGateway),
         (503, "Via: 1.1 squid\r\n", UnexpectedStatus),
         (504, "Proxy-Status: px; error=connection_timeout\r\nVia: 1.1 px\r\n", BadGateway),
@@ -51,6 +60,26 @@ async fn the_proxys_own_answers_are_told_from_the_targets() {
             FakeProxy::saying(format!("HTTP/1.1 {status} X\r\n{headers}Content-Length: 2\r\n\r\nok")).await;
         Probe::of(proxy.address, URL).expect(expected).await;
         assert_eq!(proxy.heads().len(), 1, "nothing followed");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_may_be_either_ones_says_so() {
+    let proxy = FakeProxy::saying("HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n").await;
+    let message = Probe::of(proxy.address, URL).expect(ProbeReason::UnexpectedStatus).await;
+    assert!(message.contains("the probe target, or the proxy in its place"), "{message}");
+}
+
+#[tokio::test]
+async fn interim_answers_pass_but_not_without_end() {
+    let few = format!("{}{OK}", "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n".repeat(9));
+    let proxy = FakeProxy::saying(few).await;
+    Probe::of(proxy.address, URL).expect_ok().await;
+
+    for head in ["HTTP/1.1 100 C\r\n\r\n".to_owned(), format!("HTTP/1.1 100 {}\r\n\r\n", "c".repeat(9000))] {
+        let proxy = FakeProxy::flooding("", &head.repeat(4)).await;
+        let message = Probe::of(proxy.address, URL).expect(ProbeReason::ProtocolError).await;
+        assert!(message.contains("16 KiB"), "{message}");
     }
 }
 

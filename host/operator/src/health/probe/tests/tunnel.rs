@@ -195,6 +195,15 @@ async fn a_head_without_end_is_cut_off() {
     assert!(message.contains("16 KiB"), "{message}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_of_interim_answers_is_cut_off() {
+    let proxy = FakeProxy::flooding("", "HTTP/1.1 100 C\r\n\r\n").await;
+    let probe = Probe::of(proxy.address, URL);
+    let message =
+        tokio::time::timeout(Duration::from_secs(20), probe.expect(ProbeReason::ProtocolError)).await;
+    assert!(message.as_ref().is_ok_and(|message| message.contains("16 KiB")), "{message:?}");
+}
+
 #[tokio::test]
 async fn an_endless_drip_ends_with_the_time_of_the_probe() {
     let proxy = FakeProxy::serve(|mut stream, _| async move {

@@ -19,6 +19,8 @@ use super::*;
 use crate::clock::SystemClock;
 use crate::health::probe::ProbeTarget;
 
+mod suspicion;
+
 type Step = (Duration, Outcome);
 
 /// Answers by the address of the machine; the last step repeats.
@@ -337,46 +339,6 @@ async fn an_edited_plan_is_tried_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_all_fail_at_once_verdicts_are_held_and_one_signal_is_raised() {
-    for threshold in [1, 3] {
-        let names: Vec<String> = (0..10).map(|i| format!("p{i}")).collect();
-        let mut fleet: Vec<_> = names.iter().map(|name| proxy(name, None)).collect();
-        for facts in &mut fleet {
-            facts.probe.as_mut().unwrap().failure_threshold = threshold;
-        }
-        let rig = Rig::start(&fleet, 256);
-        rig.answer_all(&names, &ok());
-        pass_seconds(10).await;
-        rig.answer_all(&names, &fails(ProbeReason::BadGateway));
-        rig.answer("p3", [fails(ProbeReason::Refused)]);
-        pass_seconds(300).await;
-        for name in &names {
-            let expected = if name == "p3" { (false, "Refused") } else { (true, "ProbeSucceeded") };
-            assert_eq!(rig.verdict(name), Some(expected), "{name} with threshold {threshold}");
-        }
-        assert_eq!(rig.suspicions.borrow().keys().collect::<Vec<_>>(), ["https://target.example/"]);
-
-        rig.answer_all(&names, &ok());
-        rig.answer("p5", [fails(ProbeReason::BadGateway)]);
-        pass_seconds(65).await;
-        assert!(rig.suspicions.borrow().is_empty(), "cleared with threshold {threshold}");
-        assert_eq!(rig.verdict("p3"), Some((true, "ProbeSucceeded")));
-        assert_eq!(rig.verdict("p5"), Some((false, "BadGateway")), "its own fault after all");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_small_fleet_is_judged_although_all_of_it_fails() {
-    let rig = Rig::start(&[proxy("a", None), proxy("b", None)], 8);
-    rig.answer("a", [ok(), fails(ProbeReason::Timeout)]);
-    rig.answer("b", [ok(), fails(ProbeReason::Timeout)]);
-    pass_seconds(100).await;
-    assert_eq!(rig.verdict("a"), Some((false, "Timeout")));
-    assert_eq!(rig.verdict("b"), Some((false, "Timeout")));
-    assert!(rig.suspicions.borrow().is_empty());
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_prober_that_panics_stops_neither_the_engine_nor_the_machine() {
     let mut broken = proxy("a", None);
     broken.probe.as_mut().unwrap().url = "panic://".to_owned();
@@ -387,6 +349,28 @@ async fn a_prober_that_panics_stops_neither_the_engine_nor_the_machine() {
     assert_eq!(rig.verdict("b"), Some((true, "ProbeSucceeded")));
     assert_eq!(rig.verdict("a"), None);
     assert!(rig.probes("a").len() >= 3, "tried again: {:?}", rig.probes("a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_never_ends_is_broken_off_and_makes_room() {
+    let rig = Rig::start(&[proxy("a", None), proxy("b", None)], 1);
+    rig.answer("a", [(Duration::from_hours(9), ok().1)]);
+    rig.answer("b", [ok()]);
+    pass_seconds(16).await;
+    assert_eq!(rig.probes("b"), [15], "after the timeout of 10 s and some grace");
+    assert_eq!(rig.seen()[0], "a Timeout");
+    assert_eq!(rig.verdict("b"), Some((true, "ProbeSucceeded")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_verdict_of_a_fleet_taken_over_is_confirmed_once() {
+    let mut rig = Rig::start(&[proxy("a", Some(true))], 8);
+    rig.answer("a", [ok()]);
+    pass_seconds(31).await;
+    assert_eq!(rig.verdict("a"), Some((true, "ProbeSucceeded")));
+    rig.verdicts.mark_unchanged();
+    pass_seconds(600).await;
+    assert!(!rig.verdicts.has_changed().unwrap());
 }
 
 #[tokio::test(start_paused = true)]
