@@ -2,8 +2,11 @@
 //!
 //! A watch that breaks is started anew with a full list, in which most objects are as they were. Only real
 //! differences may cause work, and a deletion that fell into the gap must be seen.
+//!
+//! The cache takes over a list as a whole, when it is complete. What a list changed is told only then: told
+//! earlier, it would be looked up in a cache that does not have it yet, and never be told again.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use kube::runtime::watcher::Event;
 use kube::{Resource, ResourceExt};
@@ -26,11 +29,12 @@ pub(crate) struct Change {
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     versions: HashMap<ObjectKey, String>,
-    listed: HashSet<ObjectKey>,
+    /// The list under way.
+    listed: HashMap<ObjectKey, Change>,
 }
 
 impl Changes {
-    /// What this event changed.
+    /// What this event changed in the cache.
     pub(crate) fn of<K: Resource>(&mut self, event: &Event<K>) -> Vec<Change> {
         match event {
             Event::Init => {
@@ -38,33 +42,39 @@ impl Changes {
                 Vec::new()
             }
             Event::InitApply(object) => {
-                self.listed.insert(key_of(object));
-                self.seen(object)
+                let change = there(object);
+                self.listed.insert(change.key.clone(), change);
+                Vec::new()
             }
-            Event::Apply(object) => self.seen(object),
+            Event::Apply(object) => self.seen(there(object)).into_iter().collect(),
             Event::Delete(object) => {
                 let key = key_of(object);
                 self.versions.remove(&key);
                 vec![gone(key)]
             }
-            Event::InitDone => {
-                let listed = std::mem::take(&mut self.listed);
-                let missing =
-                    self.versions.keys().filter(|key| !listed.contains(*key)).cloned().collect::<Vec<_>>();
-                self.versions.retain(|key, _| listed.contains(key));
-                missing.into_iter().map(gone).collect()
-            }
+            Event::InitDone => self.list_is_complete(),
         }
     }
 
-    fn seen<K: Resource>(&mut self, object: &K) -> Vec<Change> {
-        let key = key_of(object);
-        let version = object.resource_version().unwrap_or_default();
-        if self.versions.insert(key.clone(), version.clone()).as_ref() == Some(&version) {
-            return Vec::new();
-        }
-        vec![Change { key, uid: object.uid(), version: Some(version) }]
+    fn list_is_complete(&mut self) -> Vec<Change> {
+        let listed = std::mem::take(&mut self.listed);
+        let missing = self.versions.keys().filter(|key| !listed.contains_key(*key)).cloned();
+        let mut changes = missing.map(gone).collect::<Vec<_>>();
+        self.versions.retain(|key, _| listed.contains_key(key));
+        changes.extend(listed.into_values().filter_map(|change| self.seen(change)));
+        changes
     }
+
+    fn seen(&mut self, change: Change) -> Option<Change> {
+        let version = change.version.clone().unwrap_or_default();
+        let before = self.versions.insert(change.key.clone(), version.clone());
+        (before != Some(version)).then_some(change)
+    }
+}
+
+fn there<K: Resource>(object: &K) -> Change {
+    let version = object.resource_version().unwrap_or_default();
+    Change { key: key_of(object), uid: object.uid(), version: Some(version) }
 }
 
 fn gone(key: ObjectKey) -> Change {
@@ -93,17 +103,38 @@ mod tests {
         Change { key, uid: version.map(|_| "u".to_owned()), version: version.map(str::to_owned) }
     }
 
-    #[test]
-    fn a_relist_reports_only_differences_and_what_went_away_meanwhile() {
-        let mut changes = Changes::default();
-        for event in [Event::Init, Event::InitApply(object("a", "1")), Event::InitApply(object("b", "2"))] {
-            changes.of(&event);
-        }
-        assert_eq!(changes.of::<ConfigMap>(&Event::InitDone), vec![]);
+    fn list(changes: &mut Changes, objects: &[(&str, &str)]) -> Vec<Change> {
         assert_eq!(changes.of::<ConfigMap>(&Event::Init), vec![]);
-        assert_eq!(changes.of(&Event::InitApply(object("a", "1"))), vec![]);
-        assert_eq!(changes.of(&Event::InitApply(object("c", "9"))), vec![change("c", Some("9"))]);
-        assert_eq!(changes.of::<ConfigMap>(&Event::InitDone), vec![change("b", None)]);
+        for (name, version) in objects {
+            assert_eq!(
+                changes.of(&Event::InitApply(object(name, version))),
+                vec![],
+                "the list is not complete"
+            );
+        }
+        let mut told = changes.of::<ConfigMap>(&Event::InitDone);
+        told.sort_by(|a, b| a.key.cmp(&b.key));
+        told
+    }
+
+    #[test]
+    fn a_complete_list_reports_only_differences_and_what_went_away_meanwhile() {
+        let mut changes = Changes::default();
+        let first = list(&mut changes, &[("a", "1"), ("b", "2"), ("d", "3")]);
+        assert_eq!(first, vec![change("a", Some("1")), change("b", Some("2")), change("d", Some("3"))]);
+        let second = list(&mut changes, &[("a", "1"), ("c", "9"), ("d", "4")]);
+        assert_eq!(second, vec![change("b", None), change("c", Some("9")), change("d", Some("4"))]);
+        assert_eq!(list(&mut changes, &[("a", "1"), ("c", "9"), ("d", "4")]), vec![]);
+    }
+
+    #[test]
+    fn a_list_that_broke_off_takes_nothing_away_from_the_next_one() {
+        let mut changes = Changes::default();
+        list(&mut changes, &[("a", "1")]);
+        for event in [Event::Init, Event::InitApply(object("b", "2")), Event::InitApply(object("c", "3"))] {
+            assert_eq!(changes.of(&event), vec![]);
+        }
+        assert_eq!(list(&mut changes, &[("a", "1"), ("b", "2")]), vec![change("b", Some("2"))]);
     }
 
     #[test]

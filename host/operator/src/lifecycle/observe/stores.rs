@@ -9,7 +9,7 @@ use std::sync::Arc;
 use egress_proxies_core::crd::{CLOUD_INIT_LABEL, PROXY_AUTH_LABEL, Proxy};
 use egress_proxies_core::ids::ProxyKey;
 use futures::future::BoxFuture;
-use futures::{FutureExt, StreamExt};
+use futures::{FutureExt, Stream, StreamExt};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Secret;
 use kube::runtime::reflector::store::{Store, Writer};
@@ -161,7 +161,19 @@ where
 {
     let kind = K::kind(&()).into_owned();
     let watch = watcher(api, config).modify(|object| object.managed_fields_mut().clear()).default_backoff();
-    let mut events = std::pin::pin!(reflector(writer, watch));
+    pass_on(watch, &kind, writer, tell).await;
+}
+
+/// Brings events into the cache and tells what they changed there, in this order.
+async fn pass_on<K>(
+    events: impl Stream<Item = watcher::Result<watcher::Event<K>>> + Send,
+    kind: &str,
+    writer: Writer<K>,
+    tell: Tell,
+) where
+    K: Resource<DynamicType = ()> + Clone + 'static,
+{
+    let mut events = std::pin::pin!(reflector(writer, events));
     let mut changes = Changes::default();
     while let Some(event) = events.next().await {
         match event {
@@ -174,4 +186,60 @@ where
 /// Namespace and name of a Proxy.
 pub(crate) fn key_of(proxy: &Proxy) -> ProxyKey {
     ProxyKey::new(proxy.namespace().unwrap_or_default(), proxy.name_any())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::runtime::watcher::Event;
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(name: &str, version: &str) -> ConfigMap {
+        serde_json::from_value(json!({
+            "metadata": {"namespace": "ns", "name": name, "uid": "u", "resourceVersion": version}
+        }))
+        .unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_change_is_told_when_the_cache_already_has_it() {
+        let (reader, writer) = store();
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let note = Arc::clone(&told);
+        let tell: Tell = Box::new(move |change| {
+            let object = ObjectRef::<ConfigMap>::new(&change.key.1).within(&change.key.0);
+            let cached = reader.get(&object).and_then(|object| object.resource_version());
+            note.lock().unwrap().push((change.key.1, change.version, cached));
+        });
+        let events = [
+            Event::Init,
+            Event::InitApply(object("a", "1")),
+            Event::InitApply(object("b", "2")),
+            Event::InitDone,
+            Event::Apply(object("a", "3")),
+            Event::Init,
+            Event::InitApply(object("a", "3")),
+            Event::InitApply(object("c", "4")),
+            Event::InitDone,
+            Event::Delete(object("a", "5")),
+        ];
+        pass_on(futures::stream::iter(events.map(Ok)), "ConfigMap", writer, tell).await;
+        let mut told = told.lock().unwrap().clone();
+        assert!(told.iter().all(|(_, version, cached)| version == cached), "{told:?}");
+        told.sort();
+        let names = told.iter().map(|(name, version, _)| (name.as_str(), version.as_deref()));
+        let expected = [
+            ("a", None),
+            ("a", Some("1")),
+            ("a", Some("3")),
+            ("b", None),
+            ("b", Some("2")),
+            ("c", Some("4")),
+        ];
+        assert_eq!(names.collect::<Vec<_>>(), expected);
+    }
 }
