@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use egress_proxies_core::ids::ProviderName;
-use egress_proxies_core::provider::{Lookup, ProviderInfo, Providers, Reason};
+use egress_proxies_core::provider::{Lookup, ProviderInfo, ProviderSettings, Providers, Reason};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio::sync::watch;
@@ -92,6 +92,8 @@ pub struct ProviderHost {
 
 struct Shared {
     entries: Mutex<BTreeMap<ProviderName, Entry>>,
+    /// As configured, however loading ends.
+    settings: BTreeMap<ProviderName, ProviderSettings>,
     changed: watch::Sender<u64>,
     calls: TaskTracker,
     /// Ends calls that are still under way after the grace period.
@@ -121,6 +123,7 @@ impl ProviderHost {
         let client = PlainClient::new().map_err(|error| StartError::Tls(error.to_string()))?;
         let shared = Arc::new(Shared {
             entries: Mutex::default(),
+            settings: providers.settings,
             changed: watch::channel(0).0,
             calls: TaskTracker::new(),
             cut: CancellationToken::new(),
@@ -197,6 +200,10 @@ impl Providers for ProviderHost {
             }
             (None, None) => Lookup::Loading,
         }
+    }
+
+    fn settings(&self, name: &ProviderName) -> Option<ProviderSettings> {
+        self.shared.settings.get(name).cloned()
     }
 }
 

@@ -119,4 +119,8 @@ impl std::fmt::Debug for Lookup {
 pub trait Providers: Send + Sync {
     /// Looks a name up. Cheap; no I/O.
     fn lookup(&self, name: &ProviderName) -> Lookup;
+    /// What the providers config says of a name, whether or not its component could be loaded: machines
+    /// that run keep their attributes and their probe while a provider is loading or has failed. None if
+    /// the config has no such entry, or one that cannot be read. Cheap; no I/O.
+    fn settings(&self, name: &ProviderName) -> Option<ProviderSettings>;
 }

@@ -1,17 +1,15 @@
-//! A cloud in memory, and a provider for it. It keeps real state that outlives the operator under test,
-//! and it can lose an answer, answer late, refuse, hang for ever, and let machines vanish.
+//! A cloud in memory. It keeps real state that outlives the operator under test, and it can lose an answer,
+//! answer late, refuse, hang for ever, and let machines vanish.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use egress_proxies_core::ids::{Incarnation, InstanceId, ProviderName};
+use egress_proxies_core::ids::{Incarnation, InstanceId};
 use egress_proxies_core::provider::{
-    Call, CreatePlan, CreateRequest, Deletion, Endpoint, Failure, Instance, InstanceRef, InstanceState,
-    Listing, Lookup, Observation, Provider, ProviderInfo, ProviderSettings, Providers, Reason, Tags,
+    CreateRequest, Deletion, Endpoint, Failure, Instance, InstanceRef, InstanceState, Observation, Reason,
 };
-
-use crate::operator::Crash;
+use tokio::time::Instant;
 
 /// Which call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +30,8 @@ pub(crate) enum Fault {
     LoseAnswer,
     /// It happens, and the answer comes late.
     Late(Duration),
+    /// The caller panics before there is an answer; what it asked for happens later.
+    PanicAndLand(Duration),
 }
 
 #[derive(Debug, Default)]
@@ -45,6 +45,7 @@ struct State {
     looks_until_running: u32,
     looks_until_gone: u32,
     looks: BTreeMap<InstanceId, u32>,
+    landing: Vec<(Instant, CreateRequest)>,
 }
 
 /// The cloud.
@@ -58,8 +59,17 @@ impl Cloud {
         Arc::default()
     }
 
+    /// As of now: creates under way that are due have landed.
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap()
+        let mut state = self.state.lock().unwrap();
+        let now = Instant::now();
+        let (due, later) = std::mem::take(&mut state.landing).into_iter().partition(|(at, _)| *at <= now);
+        state.landing = later;
+        let due: Vec<_> = due;
+        for (_, request) in due {
+            let _landed = state.create(&request);
+        }
+        state
     }
 
     /// The next call of this kind goes wrong.
@@ -83,6 +93,11 @@ impl Cloud {
         self.state().machines.values().cloned().collect()
     }
 
+    /// Creates that have not landed yet.
+    pub(crate) fn landing(&self) -> usize {
+        self.state().landing.len()
+    }
+
     /// Machines ever made.
     pub(crate) fn born(&self) -> u64 {
         self.state().born
@@ -102,43 +117,33 @@ impl Cloud {
         self.state().calls.iter().filter(|call| **call == verb).count()
     }
 
-    fn fault(&self, verb: Verb) -> Option<Fault> {
+    pub(crate) fn fault(&self, verb: Verb) -> Option<Fault> {
         let mut state = self.state();
         state.calls.push(verb);
         let at = state.faults.iter().position(|(of, _)| *of == verb)?;
         state.faults.remove(at).map(|(_, fault)| fault)
     }
 
-    fn create(&self, request: &CreateRequest) -> Result<Instance, Failure> {
-        let mut state = self.state();
-        let id = id_of(&request.name);
-        if let Some(instance) = state.machines.get(&id) {
-            if instance.state == InstanceState::Deleting {
-                return Err(Failure::new(Reason::Busy, "it is being deleted"));
-            }
-            return Ok(instance.clone());
+    /// The next create panics and lands this much later.
+    pub(crate) fn lands_late(&self) -> Option<Duration> {
+        let state = self.state();
+        let (_, fault) = state.faults.iter().find(|(verb, _)| *verb == Verb::Create)?;
+        match fault {
+            Fault::PanicAndLand(after) => Some(*after),
+            Fault::Refuse(_) | Fault::LoseAnswer | Fault::Late(_) => None,
         }
-        state.born += 1;
-        let instance = Instance {
-            id: id.clone(),
-            name: request.name.clone(),
-            incarnation: Some(Incarnation::parse(format!("m{}", state.born)).unwrap()),
-            state: InstanceState::Provisioning,
-            endpoints: Vec::new(),
-            created_at: None,
-            location: None,
-            problem: None,
-            tags: request.tags.clone(),
-        };
-        let bootstrap = request.bootstrap.as_ref().map(|text| text.expose().clone());
-        state.bootstraps.push(bootstrap);
-        state.looks.insert(id.clone(), 0);
-        state.machines.insert(id, instance.clone());
-        state.most_at_once = state.most_at_once.max(state.machines.len());
-        Ok(instance)
     }
 
-    fn get(&self, target: &InstanceRef, port: u16) -> Observation {
+    pub(crate) fn create(&self, request: &CreateRequest) -> Result<Instance, Failure> {
+        self.state().create(request)
+    }
+
+    /// The create arrives, but takes a while.
+    pub(crate) fn create_later(&self, request: &CreateRequest, after: Duration) {
+        self.state().landing.push((Instant::now() + after, request.clone()));
+    }
+
+    pub(crate) fn get(&self, target: &InstanceRef, port: u16) -> Observation {
         let mut state = self.state();
         let state = &mut *state;
         let looks = state.looks.entry(target.id.clone()).or_default();
@@ -160,7 +165,7 @@ impl Cloud {
         Observation::Found(Box::new(instance.clone()))
     }
 
-    fn delete(&self, target: &InstanceRef) -> Deletion {
+    pub(crate) fn delete(&self, target: &InstanceRef) -> Deletion {
         let mut state = self.state();
         let state = &mut *state;
         let Some(instance) = state.machines.get_mut(&target.id) else { return Deletion::Gone };
@@ -173,108 +178,39 @@ impl Cloud {
     }
 }
 
-fn id_of(name: &str) -> InstanceId {
-    InstanceId::parse(format!("fake/{name}")).unwrap()
-}
-
-/// The provider `fake`, as one operator process sees it.
-pub(crate) struct FakeProvider {
-    info: ProviderInfo,
-    cloud: Arc<Cloud>,
-    crash: Arc<Crash>,
-}
-
-impl FakeProvider {
-    fn new(cloud: Arc<Cloud>, crash: Arc<Crash>) -> Self {
-        let info = ProviderInfo {
-            name: ProviderName::parse("fake").unwrap(),
-            digest: "sha256:00".to_owned(),
-            config_hash: "c".to_owned(),
-            scope: "fake".to_owned(),
-            bootstrap_max_bytes: 1000,
-            list_lag: Duration::ZERO,
-            takes_access: false,
-            longest_call: Duration::from_millis(300),
-            settings: ProviderSettings::default(),
+impl State {
+    fn create(&mut self, request: &CreateRequest) -> Result<Instance, Failure> {
+        let id = id_of(request);
+        if let Some(instance) = self.machines.get(&id) {
+            if instance.state == InstanceState::Deleting {
+                return Err(Failure::new(Reason::Busy, "it is being deleted"));
+            }
+            return Ok(instance.clone());
+        }
+        self.born += 1;
+        let instance = Instance {
+            id: id.clone(),
+            name: request.name.clone(),
+            incarnation: Some(Incarnation::parse(format!("m{}", self.born)).unwrap()),
+            state: InstanceState::Provisioning,
+            endpoints: Vec::new(),
+            created_at: None,
+            location: None,
+            problem: None,
+            tags: request.tags.clone(),
         };
-        Self { info, cloud, crash }
-    }
-
-    fn call<T: Send + 'static>(
-        &self,
-        verb: Verb,
-        act: impl FnOnce(&Cloud) -> Result<T, Failure>,
-    ) -> Call<'_, T> {
-        let fault = self.cloud.fault(verb);
-        if let Some(Fault::Refuse(failure)) = fault {
-            return Box::pin(async move { Err(failure) });
-        }
-        let answer = act(&self.cloud);
-        Box::pin(async move {
-            if matches!(verb, Verb::Create | Verb::Delete) {
-                self.crash.point().await;
-            }
-            match fault {
-                Some(Fault::LoseAnswer) => Err(Failure::new(Reason::Transient, "connection lost")),
-                Some(Fault::Late(wait)) => {
-                    tokio::time::sleep(wait).await;
-                    answer
-                }
-                Some(Fault::Refuse(_)) | None => answer,
-            }
-        })
+        let bootstrap = request.bootstrap.as_ref().map(|text| text.expose().clone());
+        self.bootstraps.push(bootstrap);
+        self.looks.insert(id.clone(), 0);
+        self.machines.insert(id, instance.clone());
+        self.most_at_once = self.most_at_once.max(self.machines.len());
+        Ok(instance)
     }
 }
 
-impl Provider for FakeProvider {
-    fn info(&self) -> &ProviderInfo {
-        &self.info
-    }
-
-    fn validate_create<'a>(&'a self, request: &'a CreateRequest) -> Call<'a, CreatePlan> {
-        self.call(Verb::Validate, |_| {
-            Ok(CreatePlan { id: Some(id_of(&request.name)), ..CreatePlan::default() })
-        })
-    }
-
-    fn create<'a>(&'a self, request: &'a CreateRequest) -> Call<'a, Instance> {
-        self.call(Verb::Create, |cloud| cloud.create(request))
-    }
-
-    fn get<'a>(&'a self, target: &'a InstanceRef) -> Call<'a, Observation> {
-        self.call(Verb::Get, |cloud| Ok(cloud.get(target, 3128)))
-    }
-
-    fn delete<'a>(&'a self, target: &'a InstanceRef) -> Call<'a, Deletion> {
-        self.call(Verb::Delete, |cloud| Ok(cloud.delete(target)))
-    }
-
-    fn list_owned<'a>(&'a self, owner: &'a Tags) -> Call<'a, Listing> {
-        self.call(Verb::List, |cloud| {
-            let mut items = cloud.machines();
-            items.retain(|machine| owner.iter().all(|(key, value)| machine.tags.get(key) == Some(value)));
-            Ok(Listing { items, unreachable: Vec::new() })
-        })
-    }
-}
-
-/// A providers config with `fake` in it.
-pub(crate) struct Configured {
-    fake: Arc<FakeProvider>,
-}
-
-impl Configured {
-    pub(crate) fn new(cloud: Arc<Cloud>, crash: Arc<Crash>) -> Self {
-        Self { fake: Arc::new(FakeProvider::new(cloud, crash)) }
-    }
-}
-
-impl Providers for Configured {
-    fn lookup(&self, name: &ProviderName) -> Lookup {
-        if name.as_str() == "fake" {
-            Lookup::Ready(Arc::clone(&self.fake) as Arc<dyn Provider>)
-        } else {
-            Lookup::Unknown { configured: vec![self.fake.info.name.clone()] }
-        }
-    }
+/// Machines of one Proxy that are made from different specs are different machines: the cloud would hold
+/// both at once if it were asked to.
+pub(crate) fn id_of(request: &CreateRequest) -> InstanceId {
+    let spec = &request.tags["proxy-operator-spec"];
+    InstanceId::parse(format!("fake/{}-{spec}", request.name)).unwrap()
 }

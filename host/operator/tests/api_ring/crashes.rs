@@ -39,6 +39,24 @@ async fn a_create_that_is_answered_late_holds_up_nobody_else() {
 }
 
 #[tokio::test]
+async fn a_create_that_lands_after_its_reconcile_panicked_is_not_forgotten_by_a_deletion() {
+    let Some(bench) = Bench::open("late-machine").await else { return };
+    bench.cloud.next(Verb::Create, Fault::PanicAndLand(Duration::from_millis(900)));
+    let operator = bench.operator().await;
+    bench.create("a", managed()).await;
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
+    while bench.cloud.landing() == 0 {
+        assert!(tokio::time::Instant::now() < deadline, "no create was sent");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    bench.delete("a").await;
+    bench.until_gone("a").await;
+    assert_eq!(bench.cloud.landing(), 0, "the finalizer went while a create was under way");
+    assert_eq!((bench.cloud.born(), bench.cloud.machines()), (1, Vec::new()));
+    operator.stop().await;
+}
+
+#[tokio::test]
 async fn an_operator_stopped_after_any_effect_ends_with_one_machine_and_then_with_none() {
     let Some(bench) = Bench::open("crashes").await else { return };
     for effects in 1.. {

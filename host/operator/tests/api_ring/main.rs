@@ -5,8 +5,10 @@ mod cloud;
 mod crashes;
 mod happy;
 mod inputs;
+mod loading;
 mod operator;
 mod others;
+mod provider;
 mod spy;
 #[path = "../support/mod.rs"]
 mod support;

@@ -22,18 +22,20 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::cloud::{Cloud, Configured};
+use crate::cloud::Cloud;
+use crate::provider::{Configured, Shelf};
 pub(crate) use crate::spy::Crash;
 use crate::spy::{Spy, SpyLayer};
 use crate::support::api_server::ApiServer;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A namespace of a real API server, and a cloud.
+/// A namespace of a real API server, a cloud, and how the provider for it was loaded.
 pub(crate) struct Bench {
     pub(crate) namespace: String,
     pub(crate) client: Client,
     pub(crate) cloud: Arc<Cloud>,
+    pub(crate) shelf: Arc<Shelf>,
     config: Config,
 }
 
@@ -46,7 +48,7 @@ impl Bench {
         let kubeconfig = Kubeconfig::read_from(server.kubeconfig()).unwrap();
         let options = KubeConfigOptions::default();
         let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
-        Some(Self { namespace, client, cloud: Cloud::new(), config })
+        Some(Self { namespace, client, cloud: Cloud::new(), shelf: Shelf::new(), config })
     }
 
     pub(crate) fn proxies(&self) -> Api<Proxy> {
@@ -130,8 +132,8 @@ impl Bench {
         let setup = LifecycleSetup {
             client,
             namespaces: Namespaces::Only(vec![self.namespace.clone()]),
-            providers: Arc::new(Configured::new(Arc::clone(&self.cloud), crash)),
-            provider_changes: watch::channel(0).1,
+            providers: Arc::new(Configured::new(Arc::clone(&self.shelf), Arc::clone(&self.cloud), crash)),
+            provider_changes: self.shelf.changes(),
             verdicts: judged,
             fleet,
             clock: SystemClock::start(),

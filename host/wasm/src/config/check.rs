@@ -25,10 +25,10 @@ fn fault<T>(text: impl Into<String>) -> Result<T, EntryFault> {
     Err(EntryFault(text.into()))
 }
 
-pub(super) fn entry(raw: RawProvider, folder: &Path) -> Result<ProviderConfig, EntryFault> {
-    document(&raw.config)?;
+/// What the operator uses without asking the guest.
+pub(super) fn settings(raw: &RawProvider) -> Result<ProviderSettings, EntryFault> {
     attributes(&raw.attributes)?;
-    let probe_url = raw.health_check.and_then(|check| check.url);
+    let probe_url = raw.health_check.as_ref().and_then(|check| check.url.clone());
     if let Some(url) = &probe_url {
         probe(url)?;
     }
@@ -37,6 +37,12 @@ pub(super) fn entry(raw: RawProvider, folder: &Path) -> Result<ProviderConfig, E
         Some("deleteOnly") => true,
         Some(other) => return fault(format!("mode {other:?} is not known; leave it out or use deleteOnly")),
     };
+    Ok(ProviderSettings { probe_url, attributes: raw.attributes.clone(), delete_only })
+}
+
+pub(super) fn entry(raw: RawProvider, folder: &Path) -> Result<ProviderConfig, EntryFault> {
+    document(&raw.config)?;
+    let settings = settings(&raw)?;
     at_most("egress", raw.egress.len(), 64)?;
     let egress = raw.egress.into_iter().enumerate().map(|(at, rule)| egress(at, rule));
     Ok(ProviderConfig {
@@ -47,7 +53,7 @@ pub(super) fn entry(raw: RawProvider, folder: &Path) -> Result<ProviderConfig, E
         address_cidrs: cidrs("addressCidrs", &raw.address_cidrs)?,
         limits: raw.limits.map_or_else(|| Ok(Limits::default()), |raw| limits(&raw))?,
         replacement: raw.replacement.map_or_else(|| Ok(Replacement::default()), |raw| replacement(&raw))?,
-        settings: ProviderSettings { probe_url, attributes: raw.attributes, delete_only },
+        settings,
     })
 }
 

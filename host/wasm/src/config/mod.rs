@@ -29,6 +29,9 @@ const FILE_BYTES: u64 = 1 << 20;
 pub struct ProvidersConfig {
     /// One entry per name; a faulty entry fails its provider only.
     pub entries: BTreeMap<ProviderName, Result<ProviderConfig, EntryFault>>,
+    /// What the operator uses without asking the guest: also of entries that are faulty elsewhere, since
+    /// their machines may be running.
+    pub settings: BTreeMap<ProviderName, ProviderSettings>,
 }
 
 /// Why one entry cannot be used. The text names the field, the value and what is allowed.
@@ -275,7 +278,9 @@ impl ProvidersConfig {
     pub fn parse(text: &str, path: &Path) -> Result<Self, FileError> {
         let file = file::parse(text, path)?;
         let folder = path.parent().unwrap_or_else(|| Path::new("."));
+        let settings = file.iter().filter_map(|(name, raw)| Some((name.clone(), check::settings(raw).ok()?)));
+        let settings = settings.collect();
         let entries = file.into_iter().map(|(name, raw)| (name, check::entry(raw, folder))).collect();
-        Ok(Self { entries })
+        Ok(Self { entries, settings })
     }
 }

@@ -205,3 +205,38 @@ async fn a_provider_is_loading_first_and_the_change_is_announced() {
     assert_eq!(report[0]["limits"]["memoryMiB"], 128, "{report}");
     host.shutdown(Duration::from_secs(5)).await;
 }
+
+#[tokio::test]
+async fn what_the_config_says_of_a_provider_is_known_however_loading_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("p.wasm"), Guest::default().component()).unwrap();
+    let usual = "healthCheck: { url: \"http://probe.example/\" }, attributes: { geo: eu }";
+    let text = format!(
+        "apiVersion: crawl.example.com/v1alpha1\nkind: ProvidersConfig\nproviders:\n  \
+         good: {{ source: {{ file: p.wasm }}, {usual} }}\n  \
+         absent: {{ source: {{ file: nowhere.wasm }}, {usual} }}\n  \
+         faulty: {{ source: {{ file: p.wasm }}, limits: {{ memoryMiB: 1 }}, {usual} }}\n"
+    );
+    let config = ProvidersConfig::parse(&text, &folder.path().join("providers.yaml")).unwrap();
+    let host =
+        ProviderHost::start(HostConfig::new(folder.path().join("c"), compile_command()), config).unwrap();
+    let settings = |name: &str| host.settings(&ProviderName::parse(name).unwrap());
+    let all_known = || {
+        for name in ["good", "absent", "faulty"] {
+            let settings = settings(name).unwrap();
+            assert_eq!(settings.probe_url.as_deref(), Some("http://probe.example/"), "{name}");
+            assert_eq!(settings.attributes.get("geo").map(String::as_str), Some("eu"), "{name}");
+        }
+        assert_eq!(settings("unknown"), None);
+    };
+    assert!(matches!(host.lookup(&ProviderName::parse("good").unwrap()), Lookup::Loading));
+    all_known();
+    let mut changed = host.changed();
+    while host.reports().iter().any(|report| report.state == ProviderState::Loading) {
+        tokio::time::timeout(Duration::from_secs(60), changed.changed()).await.unwrap().unwrap();
+    }
+    let states = host.reports().into_iter().map(|report| report.state).collect::<Vec<_>>();
+    assert_eq!(states, [ProviderState::Failed, ProviderState::Failed, ProviderState::Ready]);
+    all_known();
+    host.shutdown(Duration::from_secs(5)).await;
+}

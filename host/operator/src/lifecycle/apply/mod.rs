@@ -54,7 +54,7 @@ impl Effects {
         let object = &observed.object;
         Acted::Outcome(Box::new(match action {
             Action::Wait => return Acted::Waits,
-            Action::LookAgain => Outcome::Looked(self.look(&object.key).await),
+            Action::LookAgain => Outcome::Looked(self.look(object).await),
             Action::PatchMetadata(wanted) => Outcome::MetadataPatched(self.patch(object, &wanted).await),
             Action::RemoveFinalizer(wanted) => Outcome::FinalizerRemoved(self.patch(object, &wanted).await),
             Action::WriteStatus(asked) => {
@@ -97,10 +97,16 @@ impl Effects {
         }))
     }
 
-    /// Reads the object live.
-    pub(crate) async fn look(&self, key: &ProxyKey) -> Written {
+    /// Reads the object live. An object of the same name with another uid is no news of ours: nobody has
+    /// decided on it yet, so the event that announces it must count.
+    pub(crate) async fn look(&self, object: &ObjectFacts) -> Written {
+        let key = &object.key;
         let answer = self.api(key).get(&key.name).await;
-        written::sort(answer, |object| self.own_writes.keep(Arc::new(object)))
+        written::sort(answer, |found| {
+            if found.metadata.uid.as_deref() == Some(object.uid.as_str()) {
+                self.own_writes.keep(Arc::new(found));
+            }
+        })
     }
 
     async fn patch(&self, object: &ObjectFacts, wanted: &MetadataPatch) -> Written {
@@ -150,3 +156,6 @@ impl Effects {
         Api::namespaced(self.client.clone(), &key.namespace)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,8 @@
 //! Publishes the fleet: every Proxy as health and pool need it, from the caches, on every replica.
 //!
 //! An entry is replaced only when it really changed, and nothing is published otherwise. What changed
-//! together goes out together. Ready, once and for good, when no provider that a Proxy names is still being
-//! loaded: without its attributes a selector would miss proxies that exist. Credentials that were read stay
+//! together goes out together. Ready, once and for good, with the first fleet: the caches are filled, and
+//! what a Proxy has from its provider is known from the config, loaded or not. Credentials that were read stay
 //! with their machine: a Secret that cannot be read any more must not take a working proxy from its users.
 
 use std::collections::BTreeMap;
@@ -86,9 +86,8 @@ impl FleetPublisher {
         loop {
             let mut fleet = self.fleet.borrow().clone();
             let changed = self.update(&mut fleet, &mut before);
-            let becomes_ready = !fleet.ready && !self.sources.waits_for_providers();
-            if changed || becomes_ready {
-                fleet.ready |= becomes_ready;
+            if changed || !fleet.ready {
+                fleet.ready = true;
                 self.fleet.send_replace(fleet);
             }
             self.dirty.changed().await;

@@ -76,7 +76,7 @@ impl Reconciler {
         let memory = self.memories.of(&object);
         let mut observed = Observed::begin(object, surroundings, memory);
         if missing {
-            let looked = Outcome::Looked(self.effects.look(&observed.object.key).await);
+            let looked = Outcome::Looked(self.effects.look(&observed.object).await);
             absorb(&mut observed, looked, &self.policy, self.clock.now());
         }
         let mut ended = recorder::Outcome::Done;

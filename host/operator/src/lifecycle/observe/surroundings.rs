@@ -8,7 +8,7 @@ use egress_proxies_core::ids::InvalidId;
 use egress_proxies_core::lifecycle::{
     FactsInput, ObjectFacts, ProviderView, Surroundings, facts_of, probe_url,
 };
-use egress_proxies_core::provider::{Lookup, Providers};
+use egress_proxies_core::provider::{Lookup, ProviderSettings, Providers};
 use tokio::sync::watch;
 
 use super::secrets;
@@ -28,15 +28,12 @@ impl Sources {
     /// What this object refers to, as of now.
     pub(crate) fn surroundings(&self, object: &ObjectFacts) -> Surroundings {
         let namespace = &object.key.namespace;
-        let lookup = self.lookup(object);
-        let settings = match &lookup {
-            Lookup::Ready(provider) => Some(&provider.info().settings),
-            Lookup::Loading | Lookup::Failed { .. } | Lookup::Unknown { .. } => None,
-        };
+        let settings = self.settings(object);
         Surroundings {
             cluster: self.cluster.clone(),
-            probe_configured: probe_url(object, settings, self.default_probe_url.as_deref()).is_some(),
-            provider: ProviderView::from(&lookup),
+            probe_configured: probe_url(object, settings.as_ref(), self.default_probe_url.as_deref())
+                .is_some(),
+            provider: ProviderView::from(&self.lookup(object)),
             cloud_init: secrets::cloud_init(&self.stores, namespace, object.spec.cloud_init.as_ref()),
             auth: secrets::auth(&self.stores, namespace, object.spec.auth.as_ref()),
             verdict: self.verdicts.borrow().get(&object.uid).cloned(),
@@ -47,11 +44,7 @@ impl Sources {
     pub(crate) fn facts(&self, proxy: &Proxy, running: Option<Machine>) -> Result<ProxyFacts, InvalidId> {
         let object = ObjectFacts::of(proxy)?;
         let namespace = &object.key.namespace;
-        let lookup = self.lookup(&object);
-        let provider = match &lookup {
-            Lookup::Ready(provider) => Some(&provider.info().settings),
-            Lookup::Loading | Lookup::Failed { .. } | Lookup::Unknown { .. } => None,
-        };
+        let settings = self.settings(&object);
         let ca = proxy.spec.health_check.ca_secret_ref.as_ref();
         let ca_pem = ca.and_then(|reference| {
             secrets::ca_pem(&self.stores, namespace, reference)
@@ -60,7 +53,7 @@ impl Sources {
         });
         let input = FactsInput {
             auth: secrets::auth(&self.stores, namespace, proxy.spec.auth.as_ref()),
-            provider,
+            provider: settings.as_ref(),
             default_probe_url: self.default_probe_url.as_deref(),
             ca_pem,
             running,
@@ -68,20 +61,19 @@ impl Sources {
         facts_of(proxy, input)
     }
 
-    /// True if some Proxy's provider is still being loaded: attributes and probe URLs come from there.
-    pub(crate) fn waits_for_providers(&self) -> bool {
-        self.stores.proxies.all().iter().filter_map(|proxy| ObjectFacts::of(proxy).ok()).any(|object| {
-            match self.lookup(&object) {
-                Lookup::Loading => true,
-                Lookup::Ready(_) | Lookup::Failed { .. } | Lookup::Unknown { .. } => false,
-            }
-        })
-    }
-
     fn lookup(&self, object: &ObjectFacts) -> Lookup {
         match (object.spec.mode, object.provider()) {
             (Mode::Managed, Some(name)) => self.providers.lookup(&name),
             (Mode::Managed, None) | (Mode::External, _) => Lookup::Unknown { configured: Vec::new() },
+        }
+    }
+
+    /// From the config, not from the loaded provider: a machine that runs keeps its attributes and its
+    /// probe while its provider is loading or cannot be loaded.
+    fn settings(&self, object: &ObjectFacts) -> Option<ProviderSettings> {
+        match (object.spec.mode, object.provider()) {
+            (Mode::Managed, Some(name)) => self.providers.settings(&name),
+            (Mode::Managed, None) | (Mode::External, _) => None,
         }
     }
 }
