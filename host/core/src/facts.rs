@@ -106,8 +106,9 @@ pub struct ProbePlan {
 /// What health knows of one Proxy's machine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
-    /// The machine it is about; a verdict of another one is void.
-    pub incarnation: Incarnation,
+    /// The machine it is about, and where it was probed; a verdict of another one, or of the same one at
+    /// another address, is void.
+    pub machine: Machine,
     /// The judgement after thresholds.
     pub healthy: bool,
     /// `ProbeSucceeded`, or the constant reason of the last failure such as `Refused` or `AuthRequired`.

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::facts::{ProbePlan, ProxyFacts, Verdict};
+use crate::facts::{Machine, ProbePlan, ProxyFacts, Verdict};
 use crate::health::{Blame, Outcome, PROBE_SUCCEEDED, ProbeReason};
 use crate::ids::Incarnation;
 use crate::time::{Moment, Now};
@@ -18,7 +18,7 @@ const MIN_LATENCY_CHANGE: Duration = Duration::from_millis(20);
 /// What is remembered of one machine between probes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HealthState {
-    pub(super) incarnation: Incarnation,
+    pub(super) machine: Machine,
     /// The judgement after thresholds; none before the first.
     pub(super) verdict: Option<bool>,
     /// No probe through this machine has ever succeeded, as far as this process knows.
@@ -67,9 +67,9 @@ pub struct Judgement {
 impl HealthState {
     /// State of a machine that this process has not probed yet. What its Proxy's status says about it
     /// (another leader may have written that) is the verdict to go on from.
-    pub fn new(incarnation: Incarnation, facts: &ProxyFacts) -> Self {
+    pub fn new(machine: Machine, facts: &ProxyFacts) -> Self {
         Self {
-            incarnation,
+            machine,
             verdict: facts.healthy,
             fresh: facts.healthy.is_none(),
             successes: 0,
@@ -86,7 +86,7 @@ impl HealthState {
 
     /// The machine it is about.
     pub fn incarnation(&self) -> &Incarnation {
-        &self.incarnation
+        &self.machine.incarnation
     }
 
     /// The judgement after thresholds; none before the first.
@@ -112,7 +112,7 @@ impl HealthState {
         self.reported_latency = Some(latency);
         self.reported_at = Some(now.mono);
         Verdict {
-            incarnation: self.incarnation.clone(),
+            machine: self.machine.clone(),
             healthy: true,
             reason: PROBE_SUCCEEDED,
             message: "a probe through the proxy succeeded".to_owned(),
@@ -128,7 +128,7 @@ impl HealthState {
         self.verdict = Some(false);
         self.reported_at = Some(now.mono);
         let verdict = Verdict {
-            incarnation: self.incarnation.clone(),
+            machine: self.machine.clone(),
             healthy: false,
             reason: cause.reason.as_str(),
             message: cause.message.clone(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::crd::{Mode, Phase};
-use crate::facts::{Auth, ProbePlan, ProxyFacts, Verdict};
+use crate::facts::{Auth, Machine, ProbePlan, ProxyFacts, Verdict};
 use crate::ids::{Incarnation, ProxyKey, ProxyUid};
 use crate::time::{Moment, Now};
 
@@ -46,7 +46,8 @@ fn state(healthy: Option<bool>, latency_ms: Option<u64>) -> HealthState {
         latency: latency_ms.map(Duration::from_millis),
         probe: None,
     };
-    HealthState::new(Incarnation::parse("m1").unwrap(), &facts)
+    let incarnation = Incarnation::parse("m1").unwrap();
+    HealthState::new(Machine { incarnation, address: "10.0.0.1".to_owned(), port: 3128 }, &facts)
 }
 
 fn ok(ms: u64) -> Outcome {

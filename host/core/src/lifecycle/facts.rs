@@ -96,15 +96,16 @@ fn machine_of(object: &ObjectFacts, running: Option<Machine>) -> Option<Machine>
     }
 }
 
-/// True if the status is about this machine. That of an edited External Proxy is about the endpoint before:
-/// its verdict says nothing about the new one.
+/// True if the status is about this machine at this address. That of an edited External Proxy is about the
+/// endpoint before, as is that of a machine that got another address: its verdict says nothing about the new.
 fn is_in_status(mode: Mode, status: &ProxyStatus, machine: &Machine) -> bool {
-    match mode {
+    let same_machine = match mode {
         Mode::Managed => status.incarnation.as_deref() == Some(machine.incarnation.as_str()),
-        Mode::External => {
-            status.ip.as_deref() == Some(machine.address.as_str()) && status.port == Some(machine.port)
-        }
-    }
+        Mode::External => true,
+    };
+    same_machine
+        && status.ip.as_deref() == Some(machine.address.as_str())
+        && status.port == Some(machine.port)
 }
 
 fn attributes_of(

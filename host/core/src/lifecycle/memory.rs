@@ -135,7 +135,7 @@ pub struct DeleteSent {
 /// The last answer about a machine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LastSeen {
-    /// What it looked like.
+    /// What it looked like; its problem is that of the whole time before it ran.
     pub instance: Instance,
     /// When that was.
     pub at: Moment,

@@ -1,4 +1,5 @@
-//! Durations and limits of the lifecycle, all of them flags of the operator.
+//! Durations and limits of the lifecycle. Four are flags of the operator: the polls while a machine is made,
+//! deleted, running, and after a lack of quota. The others are fixed.
 
 use std::time::Duration;
 

@@ -91,10 +91,10 @@ impl World {
             running: self.memory.as_ref().and_then(Memory::running_machine),
         };
         let facts = facts_of(proxy, input).unwrap();
-        let known = self.verdict.as_ref().map(|verdict| &verdict.incarnation);
-        if let Some(machine) = facts.machine.filter(|machine| known != Some(&machine.incarnation)) {
+        let known = self.verdict.as_ref().map(|verdict| &verdict.machine);
+        if let Some(machine) = facts.machine.filter(|machine| known != Some(machine)) {
             self.verdict = Some(Verdict {
-                incarnation: machine.incarnation,
+                machine,
                 healthy: true,
                 reason: "ProbeSucceeded",
                 message: "the probe got status 200".to_owned(),

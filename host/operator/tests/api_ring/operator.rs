@@ -181,7 +181,7 @@ async fn judge_all_healthy(mut fleet: watch::Receiver<Fleet>, verdicts: watch::S
         let fleet = fleet.borrow_and_update().clone();
         let judged = fleet.proxies.iter().filter_map(|(uid, facts)| {
             let verdict = Verdict {
-                incarnation: facts.machine.as_ref()?.incarnation.clone(),
+                machine: facts.machine.clone()?,
                 healthy: true,
                 reason: "ProbeSucceeded",
                 message: "probes through it succeed".to_owned(),

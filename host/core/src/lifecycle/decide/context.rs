@@ -10,9 +10,12 @@ use crate::facts::Machine;
 use crate::lifecycle::memory::{DeleteSent, incarnation_of};
 use crate::lifecycle::pass::Presence;
 use crate::lifecycle::{
-    Action, Decision, HealthView, MachineSeen, Observed, Owner, Policy, ProviderFacts, ProviderView,
-    ProvisionedReason, RecordedMachine, Requeue, Stage, StatusIntent, needs_write, render,
+    Action, CloudInitView, Decision, HealthView, MachineSeen, Observed, Owner, Policy, ProviderFacts,
+    ProviderView, ProvisionedReason, RecordedMachine, Requeue, Stage, StatusIntent, needs_write, render,
+    spec_hash,
 };
+
+use super::fit::{Fit, fit};
 
 /// The observation and the time.
 #[derive(Clone, Copy)]
@@ -49,7 +52,34 @@ impl<'a> Context<'a> {
             incarnation: incarnation_of(instance),
             running: if running { address_of(instance) } else { None },
         };
-        StatusIntent { stage, machine: Some(machine), latch: None }
+        StatusIntent { stage, machine: Some(machine), latch: None, current: self.is_current(instance) }
+    }
+
+    /// A status that leaves the recorded machine as it is; with what is wrong around it.
+    pub(super) fn kept(&self, note: Option<(ProvisionedReason, String)>) -> StatusIntent {
+        let id = self.observed.object.recorded_id();
+        let seen = match id.as_ref().and_then(|id| self.seen(id)) {
+            Some(MachineSeen::Found(instance)) => Some(instance.as_ref()),
+            Some(MachineSeen::Absent(_) | MachineSeen::CouldNotTell(_)) | None => {
+                self.observed.memory.last_seen.as_ref().map(|seen| &seen.instance)
+            }
+        };
+        let recorded = seen.filter(|instance| Some(&instance.id) == id.as_ref());
+        let current = recorded.is_some_and(|instance| self.is_current(instance));
+        StatusIntent { current, ..intent(Stage::Kept(note)) }
+    }
+
+    /// True if the machine is what the spec asks for now, as far as anybody can tell; false if that can't be
+    /// known.
+    fn is_current(&self, instance: &Instance) -> bool {
+        let object = &self.observed.object;
+        let text = match &self.observed.surroundings.cloud_init {
+            CloudInitView::NotUsed => None,
+            CloudInitView::Resolved(text) => Some(text.expose().as_str()),
+            CloudInitView::Problem(_) => return false,
+        };
+        let hash = spec_hash(&object.spec, text);
+        self.owner().owns(instance) && fit(instance, object.spec_hash.as_deref(), &hash) != Fit::Other
     }
 
     /// The scope to record: the one the machine was made in, if that is known.
@@ -173,7 +203,7 @@ pub(super) fn act(row: &'static str, action: Action, status: StatusIntent) -> De
 
 /// A status without a machine and without a latch.
 pub(super) fn intent(stage: Stage) -> StatusIntent {
-    StatusIntent { stage, machine: None, latch: None }
+    StatusIntent { stage, machine: None, latch: None, current: false }
 }
 
 /// The provider, or what to say about its absence.

@@ -40,7 +40,7 @@ pub(super) fn decide(cx: &Context<'_>, provider: &ProviderFacts, wanted: Wanted)
         }
     };
     if object.status.latch.as_deref() == Some(wanted.key.as_str()) {
-        let status = StatusIntent { latch: Some(wanted.key), ..intent(Stage::Kept(None)) };
+        let status = StatusIntent { latch: Some(wanted.key), ..cx.kept(None) };
         return cx.rest("a_permanent_failure_is_latched", status, Requeue::OnChange);
     }
     if object.has_finalizer() && !cx.observed.pass.added_finalizer {

@@ -6,12 +6,14 @@ use std::time::Duration;
 use crate::ids::InstanceId;
 use crate::lifecycle::backoff::spread;
 use crate::lifecycle::{
-    Action, Decision, LastSeen, MachineSeen, ProviderFacts, ProvisionedReason, Requeue, SpecHash, Stage,
-    spec_tag_of,
+    Action, Decision, LastSeen, MachineSeen, ProviderFacts, ProvisionedReason, Requeue, Stage,
 };
 use crate::provider::{Instance, InstanceState};
 
-use super::context::{Context, Provider, act, intent, is_running, provider_of, scope_conflict, stop};
+use super::context::{
+    Context, Provider, act, address_of, intent, is_running, provider_of, scope_conflict, stop,
+};
+use super::fit::{Fit, fit};
 use super::request::{Desired, adoption_patch, desired};
 use super::{create, removal, replace};
 
@@ -32,7 +34,7 @@ pub(super) fn decide(cx: &Context<'_>) -> Decision {
         }
     };
     if let Some(problem) = scope_conflict(cx, &provider.info) {
-        let status = intent(Stage::Kept(Some(problem)));
+        let status = cx.kept(Some(problem));
         return cx.rest("the_scope_changed", status, Requeue::After(cx.policy.slow_poll));
     }
     if let Some(left) = cx.held_for() {
@@ -49,7 +51,7 @@ fn unavailable(cx: &Context<'_>, has_machine: bool, message: String) -> Decision
     let requeue = Requeue::After(cx.policy.slow_poll);
     let reason = ProvisionedReason::ProviderUnavailable;
     if has_machine {
-        let status = intent(Stage::Kept(Some((reason, message))));
+        let status = cx.kept(Some((reason, message)));
         cx.rest("the_provider_is_unavailable_the_machine_goes_on", status, requeue)
     } else {
         let status = intent(Stage::Blocked(reason, message));
@@ -63,7 +65,7 @@ pub(super) fn held(cx: &Context<'_>, has_machine: bool, left: Duration) -> Decis
     let trouble = cx.trouble();
     if has_machine {
         let note = trouble.filter(|(reason, _)| *reason != ProvisionedReason::Retrying);
-        let status = intent(Stage::Kept(note));
+        let status = cx.kept(note);
         return cx.rest("a_back_off_holds_the_machine_goes_on", status, requeue);
     }
     let gone_again = || {
@@ -76,30 +78,6 @@ pub(super) fn held(cx: &Context<'_>, has_machine: bool, left: Duration) -> Decis
             cx.rest("a_back_off_holds", intent(Stage::Blocked(reason, message)), requeue)
         }
         None => stop("a_provider_call_waits_for_its_turn", requeue),
-    }
-}
-
-/// Does a machine fit the spec?
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fit {
-    /// Made from it, as far as anybody can tell.
-    Current,
-    /// Nobody can tell what it was made from: it is taken as it is and never replaced for that.
-    Adopt,
-    /// Made from another spec.
-    Other,
-}
-
-/// The machine's own tag decides; without it the annotation; with neither, or an unknown version, adopt.
-pub(super) fn fit(instance: &Instance, annotation: Option<&str>, wanted: &SpecHash) -> Fit {
-    let verdict = match spec_tag_of(instance) {
-        Some(tag) => wanted.judges(tag),
-        None => annotation.and_then(|annotation| wanted.judges(annotation)),
-    };
-    match verdict {
-        Some(true) => Fit::Current,
-        Some(false) => Fit::Other,
-        None => Fit::Adopt,
     }
 }
 
@@ -204,7 +182,7 @@ fn running(cx: &Context<'_>, provider: &ProviderFacts, wanted: &Wanted, instance
     if let Some(left) = verdict_wait(cx, instance).filter(|_| first) {
         return stop("a_running_machine_awaits_its_first_verdict", Requeue::After(left));
     }
-    let published = !first && status.incarnation.as_deref() == incarnation_text(instance).as_deref();
+    let published = !first && is_published(cx, instance);
     let note = match wanted {
         Err(problem) => Some(problem.clone()),
         Ok(_) => note_for_running(cx, provider, wanted, instance),
@@ -212,7 +190,7 @@ fn running(cx: &Context<'_>, provider: &ProviderFacts, wanted: &Wanted, instance
     let requeue = next_look(cx, instance);
     match note.filter(|_| published) {
         Some(note) => {
-            let status = intent(Stage::Kept(Some(note)));
+            let status = cx.kept(Some(note));
             cx.rest("the_machine_runs_beside_a_problem", status, requeue)
         }
         None => cx.rest("the_machine_runs", cx.intent_with(Stage::Running, instance, true), requeue),
@@ -232,8 +210,14 @@ fn note_for_running(
     stale.then(|| (ProvisionedReason::ProviderUnavailable, removal::delete_only_message(&provider.info)))
 }
 
-fn incarnation_text(instance: &Instance) -> Option<String> {
-    crate::lifecycle::memory::incarnation_of(instance).map(String::from)
+/// True if the status shows this very machine at the address that it has.
+fn is_published(cx: &Context<'_>, instance: &Instance) -> bool {
+    let status = &cx.observed.object.status;
+    address_of(instance).is_some_and(|machine| {
+        status.incarnation.as_deref() == Some(machine.incarnation.as_str())
+            && status.ip.as_deref() == Some(machine.address.as_str())
+            && status.port == Some(machine.port)
+    })
 }
 
 /// Time left for the first verdict of a machine that began to run; none if there is one, or none to come.
@@ -241,9 +225,9 @@ fn verdict_wait(cx: &Context<'_>, instance: &Instance) -> Option<Duration> {
     if !cx.observed.surroundings.probe_configured {
         return None;
     }
-    let identity = incarnation_text(instance)?;
+    let machine = address_of(instance)?;
     let judged = cx.observed.surroundings.verdict.as_ref();
-    if judged.is_some_and(|verdict| verdict.incarnation.as_str() == identity) {
+    if judged.is_some_and(|verdict| verdict.machine == machine) {
         return None;
     }
     let since = cx.observed.memory.last_seen.as_ref()?.running_since?;
@@ -255,7 +239,9 @@ fn being_made(cx: &Context<'_>, instance: &Instance) -> Decision {
     if is_too_slow(cx) {
         return removal::remove(cx, "the_machine_is_too_slow", instance, TOO_SLOW);
     }
-    let problem = instance.problem.as_ref().map(|failure| failure.message.clone());
+    let seen = cx.observed.memory.last_seen.as_ref().filter(|seen| seen.instance.id == instance.id);
+    let problem = seen.map_or(&instance.problem, |seen| &seen.instance.problem);
+    let problem = problem.as_ref().map(|failure| failure.message.clone());
     let status = cx.intent_with(Stage::Provisioning(problem), instance, false);
     cx.rest("the_machine_is_being_made", status, next_look(cx, instance))
 }

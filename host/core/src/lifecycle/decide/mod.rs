@@ -9,6 +9,7 @@ mod context;
 mod create;
 mod delete;
 mod external;
+mod fit;
 mod gone;
 mod managed;
 mod removal;

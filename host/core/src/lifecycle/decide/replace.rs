@@ -23,13 +23,13 @@ pub(super) fn decide(
         return removal::remove(cx, "the_delete_of_the_machine_is_under_way", instance, REPLACED);
     }
     if object.status.latch.as_deref() == Some(wanted.key.as_str()) {
-        let status = StatusIntent { latch: Some(wanted.key.clone()), ..intent(Stage::Kept(None)) };
+        let status = StatusIntent { latch: Some(wanted.key.clone()), ..cx.kept(None) };
         return cx.rest("the_new_spec_is_latched_the_machine_stays", status, poll);
     }
     let request = match create_request(cx, provider, &wanted.hash) {
         Ok(request) => Box::new(request),
         Err(problem) => {
-            let status = intent(Stage::Kept(Some(problem)));
+            let status = cx.kept(Some(problem));
             return cx.rest("the_new_spec_lacks_credentials_the_machine_stays", status, poll);
         }
     };

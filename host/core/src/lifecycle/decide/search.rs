@@ -9,7 +9,8 @@ use crate::lifecycle::{Action, Decision, ListSeen, MachineSeen, ProviderFacts, S
 use crate::provider::{Instance, InstanceState};
 
 use super::context::{Context, act, intent};
-use super::managed::{Fit, fit, held};
+use super::fit::{Fit, fit};
+use super::managed::held;
 use super::request::Desired;
 
 /// What the search came to.

@@ -61,9 +61,22 @@ pub(super) fn note_found(observed: &mut Observed, instance: &Instance, policy: &
         memory.vanished = 0;
     }
     let ever_ran = runs || before.as_ref().is_some_and(|seen| seen.ever_ran);
+    let problem = if runs { None } else { lasting_problem(before.as_ref(), instance) };
     let making_since = (!runs).then(|| before.and_then(|seen| seen.making_since).unwrap_or(now));
-    let instance = instance.clone();
+    let instance = Instance { problem, ..instance.clone() };
     memory.last_seen = Some(LastSeen { instance, at: now, making_since, running_since, ever_ran });
+}
+
+/// What goes wrong with a machine that is being made: the first text of a problem stays while its reason does,
+/// and a problem stays until another comes or the machine runs. A failure that comes and goes, each time in
+/// other words, would else be written again and again.
+fn lasting_problem(before: Option<&LastSeen>, instance: &Instance) -> Option<Failure> {
+    let known = before.and_then(|seen| seen.instance.problem.as_ref());
+    match (known, &instance.problem) {
+        (Some(known), Some(new)) if known.reason != new.reason => Some(new.clone()),
+        (Some(known), Some(_) | None) => Some(known.clone()),
+        (None, new) => new.clone(),
+    }
 }
 
 /// The machine is absent. If nobody here deleted it, it vanished: the second one in a row waits.

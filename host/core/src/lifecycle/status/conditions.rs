@@ -5,8 +5,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use crate::crd::{ConditionType, ProxyStatus};
 use crate::time::Now;
 
-use super::ObjectFacts;
-
 /// A condition without its bookkeeping.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Facet {
@@ -40,11 +38,16 @@ pub(super) fn find(status: &ProxyStatus, kind: ConditionType) -> Option<&Conditi
 }
 
 /// The conditions with their transition times, which move only when the value changes.
-pub(super) fn all(object: &ObjectFacts, facets: [Facet; 3], now: Now) -> Vec<Condition> {
+pub(super) fn all(
+    old: &ProxyStatus,
+    facets: [Facet; 3],
+    generation: Option<i64>,
+    now: Now,
+) -> Vec<Condition> {
     facets
         .into_iter()
         .map(|facet| {
-            let since = find(&object.status, facet.kind)
+            let since = find(old, facet.kind)
                 .filter(|old| old.status == facet.value.as_str())
                 .map_or_else(|| Time(whole_seconds(now.wall)), |old| old.last_transition_time.clone());
             Condition {
@@ -53,7 +56,7 @@ pub(super) fn all(object: &ObjectFacts, facets: [Facet; 3], now: Now) -> Vec<Con
                 reason: facet.reason,
                 message: facet.message,
                 last_transition_time: since,
-                observed_generation: Some(object.generation),
+                observed_generation: generation,
             }
         })
         .collect()

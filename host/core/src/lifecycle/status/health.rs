@@ -5,7 +5,7 @@ use crate::crd::ConditionType;
 use super::conditions::{Facet, Value, find};
 use super::{HealthView, ObjectFacts, Stage, StatusIntent};
 use crate::crd::ProxyStatus;
-use crate::facts::Verdict;
+use crate::facts::{Machine, Verdict};
 
 /// Reason when no probe URL is configured.
 pub(super) const NO_PROBE_URL: &str = "NoProbeURL";
@@ -30,7 +30,6 @@ pub(super) fn judge(
     status: &ProxyStatus,
     health: HealthView<'_>,
 ) -> Probed {
-    let machine = identity(status);
     let goes_on = match &intent.stage {
         Stage::Kept(_) | Stage::Untouched => true, // its provider, which may have the URL, may be missing
         Stage::Running
@@ -47,11 +46,18 @@ pub(super) fn judge(
     if status.ip.is_none() {
         return unknown(NOT_PROBED_YET, NOT_PROBED_YET_MESSAGE);
     }
-    let of_this = |verdict: &&Verdict| Some(verdict.incarnation.as_str()) == machine.as_deref();
-    match health.verdict.filter(of_this).filter(|_| health.configured) {
+    match health.verdict.filter(|verdict| is_about(status, verdict)).filter(|_| health.configured) {
         Some(verdict) => of_verdict(verdict),
-        None => kept(object, machine.as_deref(), health.configured),
+        None => kept(object, status, health.configured),
     }
+}
+
+/// True if the verdict is about the machine in the status, at the address that stands there.
+fn is_about(status: &ProxyStatus, verdict: &Verdict) -> bool {
+    let Machine { incarnation, address, port } = &verdict.machine;
+    identity(status).as_deref() == Some(incarnation.as_str())
+        && status.ip.as_ref() == Some(address)
+        && status.port == Some(*port)
 }
 
 /// The identity that verdicts of the machine in a status carry.
@@ -77,10 +83,12 @@ fn of_verdict(verdict: &Verdict) -> Probed {
 }
 
 /// Without a verdict of its own (a restart, a hand-over) what stands in status goes on, if it is about
-/// this machine.
-fn kept(object: &ObjectFacts, machine: Option<&str>, configured: bool) -> Probed {
+/// this machine at this address.
+fn kept(object: &ObjectFacts, status: &ProxyStatus, configured: bool) -> Probed {
     let old = &object.status;
-    let same = machine.is_some() && identity(old).as_deref() == machine && old.ip.is_some();
+    let same = identity(old) == identity(status)
+        && old.ip.is_some()
+        && (&old.ip, old.port) == (&status.ip, status.port);
     let condition = find(old, ConditionType::Healthy)
         .filter(|condition| same && condition.reason != NO_PROBE_URL && condition.status != "Unknown");
     let Some(condition) = condition else {

@@ -49,6 +49,26 @@ pub struct StatusIntent {
     pub machine: Option<RecordedMachine>,
     /// The latch, set with permanent failures only.
     pub latch: Option<String>,
+    /// The machine is known to be what the spec asks for now, as far as anybody can tell. Otherwise a status
+    /// that says it runs, or will, stays about the generation before: `Ready` of this one must not be true of a
+    /// machine that may have to go.
+    pub current: bool,
+}
+
+impl StatusIntent {
+    /// The generation that the status is about.
+    fn generation(&self, object: &ObjectFacts) -> Option<i64> {
+        let may_be_another = match &self.stage {
+            Stage::Provisioning(_) | Stage::Running | Stage::Kept(_) => !self.current && self.latch.is_none(),
+            Stage::Untouched
+            | Stage::Creating
+            | Stage::External
+            | Stage::Replacing(_)
+            | Stage::Deleting(_)
+            | Stage::Blocked(..) => false,
+        };
+        if may_be_another { object.status.observed_generation } else { Some(object.generation) }
+    }
 }
 
 /// A machine as status records it.
@@ -87,8 +107,9 @@ pub fn render(object: &ObjectFacts, intent: &StatusIntent, health: HealthView<'_
     status.phase = phase::phase(object, &intent.stage, &provisioned, &probed);
     status.reason = Some(ready.reason.clone());
     status.latch.clone_from(&intent.latch);
-    status.observed_generation = Some(object.generation);
-    status.conditions = conditions::all(object, [provisioned, probed.facet, ready], now);
+    status.observed_generation = intent.generation(object);
+    let facets = [provisioned, probed.facet, ready];
+    status.conditions = conditions::all(&object.status, facets, status.observed_generation, now);
     status
 }
 

@@ -48,7 +48,11 @@ fn at(seconds: i64) -> Now {
 
 fn verdict(healthy: bool, incarnation: &str) -> Verdict {
     Verdict {
-        incarnation: Incarnation::parse(incarnation).unwrap(),
+        machine: Machine {
+            incarnation: Incarnation::parse(incarnation).unwrap(),
+            address: if incarnation.contains(':') { "192.0.2.7" } else { "10.0.0.1" }.to_owned(),
+            port: 3128,
+        },
         healthy,
         reason: if healthy { "ProbeSucceeded" } else { "Refused" },
         message: "as the probe said".to_owned(),
@@ -72,7 +76,7 @@ fn running() -> RecordedMachine {
 
 fn intent(stage: Stage) -> StatusIntent {
     let machine = (stage == Stage::Running).then(running);
-    StatusIntent { stage, machine, latch: None }
+    StatusIntent { stage, machine, latch: None, current: true }
 }
 
 fn condition(status: &ProxyStatus, kind: ConditionType) -> String {
@@ -255,4 +259,46 @@ fn a_stage_that_leaves_the_status_alone_changes_nothing() {
     object.generation = 5;
     let view = HealthView { configured: true, verdict: None };
     assert_eq!(render(&object, &intent(Stage::Untouched), view, at(9)), object.status);
+}
+
+fn generations(status: &ProxyStatus) -> Vec<Option<i64>> {
+    let conditions = status.conditions.iter().map(|condition| condition.observed_generation);
+    conditions.chain([status.observed_generation]).collect()
+}
+
+#[test]
+fn a_machine_that_may_be_of_another_spec_keeps_the_generation_that_it_was_ready_for() {
+    let mut object = ready();
+    object.generation = 5;
+    let good = verdict(true, "i1");
+    let view = HealthView { configured: true, verdict: Some(&good) };
+    let why = (ProvisionedReason::ProviderUnavailable, "not in the providers config".to_owned());
+    for stage in [Stage::Kept(None), Stage::Kept(Some(why)), Stage::Running, Stage::Provisioning(None)] {
+        let unknown = StatusIntent { current: false, ..intent(stage.clone()) };
+        assert_eq!(generations(&render(&object, &unknown, view, at(9))), [Some(4); 4], "{stage:?}");
+        let current = StatusIntent { current: true, ..unknown.clone() };
+        assert_eq!(generations(&render(&object, &current, view, at(9))), [Some(5); 4], "{stage:?}");
+        let latched = StatusIntent { latch: Some("v1-ab".to_owned()), ..unknown };
+        assert_eq!(generations(&render(&object, &latched, view, at(9))), [Some(5); 4], "{stage:?}");
+    }
+    let unknown = StatusIntent { current: false, ..intent(Stage::Kept(None)) };
+    assert!(!needs_write(&object.status, &render(&object, &unknown, view, at(9))), "nothing new to say");
+}
+
+#[test]
+fn another_address_of_the_same_machine_starts_without_a_verdict() {
+    let object = ready();
+    for (address, port) in [("10.0.0.2", 3128), ("10.0.0.1", 8080)] {
+        let mut intent = intent(Stage::Running);
+        if let Some(machine) = intent.machine.as_mut().and_then(|machine| machine.running.as_mut()) {
+            (machine.address, machine.port) = (address.to_owned(), port);
+        }
+        let old = verdict(true, "i1");
+        for verdict in [None, Some(&old)] {
+            let view = HealthView { configured: true, verdict };
+            let status = render(&object, &intent, view, at(0));
+            assert_eq!(condition(&status, ConditionType::Ready), "False/NotProbedYet", "{address}:{port}");
+            assert_eq!((status.latency_millis, status.last_health_check_time), (None, None));
+        }
+    }
 }

@@ -119,6 +119,23 @@ fn the_verdict_in_status_goes_on_only_for_the_endpoint_that_it_is_about() {
 }
 
 #[test]
+fn the_verdict_in_status_is_not_that_of_another_address_of_the_same_machine() {
+    let mut proxy = proxy(MANAGED, ready());
+    proxy.status.as_mut().unwrap().phase = Phase::Provisioning;
+    for (running, healthy) in [
+        (Machine { address: "10.0.0.1".to_owned(), ..machine("i1") }, Some(true)),
+        (machine("i1"), None),
+        (Machine { address: "10.0.0.1".to_owned(), port: 8080, ..machine("i1") }, None),
+        (Machine { address: "10.0.0.1".to_owned(), ..machine("i2") }, None),
+    ] {
+        let facts = facts(&proxy, FactsInput { running: Some(running.clone()), ..input() });
+        assert_eq!(facts.machine, Some(running.clone()));
+        assert_eq!(facts.healthy, healthy, "{running:?}");
+        assert_eq!(facts.latency.is_some(), healthy.is_some(), "{running:?}");
+    }
+}
+
+#[test]
 fn the_probe_url_is_the_proxys_then_the_providers_then_the_flags() {
     let settings =
         ProviderSettings { probe_url: Some("http://provider/".to_owned()), ..ProviderSettings::default() };

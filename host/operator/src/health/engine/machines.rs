@@ -75,8 +75,8 @@ impl Machines {
         let touched = self.entries.iter().filter(|(uid, entry)| !same(uid, entry));
         for uid in touched.map(|(uid, _)| uid.clone()).collect::<Vec<_>>() {
             let target = fleet.proxies.get(&uid).and_then(|facts| ProbeTarget::of(facts));
-            let machine = target.map(|target| target.machine.incarnation);
-            let kept = |entry: &Entry| machine.as_ref() == Some(&entry.target.machine.incarnation);
+            let machine = target.map(|target| target.machine);
+            let kept = |entry: &Entry| machine.as_ref() == Some(&entry.target.machine);
             if self.entries.get(&uid).is_some_and(kept) {
                 continue;
             }
@@ -99,7 +99,7 @@ impl Machines {
     }
 
     fn insert(&mut self, uid: &ProxyUid, facts: &Arc<ProxyFacts>, target: ProbeTarget, now: Now) {
-        let state = HealthState::new(target.machine.incarnation.clone(), facts);
+        let state = HealthState::new(target.machine.clone(), facts);
         let due = match state.verdict() {
             Some(_) => known_due(&target.plan, seed(uid), now.mono),
             None => now.mono,
@@ -121,7 +121,7 @@ impl Machines {
         self.entries.insert(uid.clone(), entry);
     }
 
-    /// An edited plan, other credentials or another address of the same machine are tried soon.
+    /// An edited plan or other credentials are tried soon. (Another address is another machine: [`Self::sync`].)
     fn update(&mut self, uid: &ProxyUid, facts: &Arc<ProxyFacts>, target: ProbeTarget, now: Now) {
         let Some(entry) = self.entries.get_mut(uid) else { return };
         entry.facts = Arc::clone(facts);

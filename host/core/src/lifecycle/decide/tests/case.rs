@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::crd::{EndpointSpec, FINALIZER, HealthCheckSpec, Mode, ProxySpec, ProxyStatus};
-use crate::facts::{Auth, Verdict};
+use crate::facts::{Auth, Machine, Verdict};
 use crate::ids::{Incarnation, InstanceId, ProviderName, ProxyKey, ProxyUid};
 use crate::lifecycle::memory::Unrecorded;
 use crate::lifecycle::pass::{ApiState, Presence};
@@ -202,7 +202,11 @@ impl Case {
     /// Health found this incarnation of the machine well.
     pub(super) fn healthy(self, incarnation: &str) -> Self {
         let verdict = Verdict {
-            incarnation: Incarnation::parse(incarnation).unwrap(),
+            machine: Machine {
+                incarnation: Incarnation::parse(incarnation).unwrap(),
+                address: "10.0.0.1".to_owned(),
+                port: 3128,
+            },
             healthy: true,
             reason: "ProbeSucceeded",
             message: "status 200".to_owned(),

@@ -167,3 +167,70 @@ fn a_machine_whose_delete_is_under_way_is_never_shown_again() {
     instance.incarnation = Some(crate::ids::Incarnation::parse("i2").unwrap());
     assert_ne!(other.found(instance).decide().row, "the_delete_of_the_machine_is_under_way");
 }
+
+/// What the decision would write of the generation that it is about; None if it writes nothing.
+fn generation_written(case: &Case) -> Option<i64> {
+    match case.decide().action {
+        Action::WriteStatus(status) => status.observed_generation,
+        other => {
+            assert!(matches!(other, Action::Wait), "{other:?}");
+            None
+        }
+    }
+}
+
+#[test]
+fn no_status_says_ready_of_a_generation_before_its_machine_is_known_to_fit() {
+    let runs = || Case::published().healthy("i1").in_state(InstanceState::Running).written();
+    assert_eq!(runs().observed.object.status.observed_generation, Some(1));
+    let down = |case: Case| {
+        let why =
+            crate::lifecycle::ProviderView::Failed { stage: "compile", reason: "not a component".to_owned() };
+        case.provider(why)
+    };
+    let unreadable = |case: Case| {
+        case.edit(|observed| {
+            observed.surroundings.cloud_init = CloudInitView::Problem("no such Secret".to_owned());
+        })
+    };
+    assert_eq!(generation_written(&down(runs().edited())), Some(1), "the spec asks for another machine");
+    assert_eq!(generation_written(&unreadable(runs().edited())), Some(1), "nobody knows what it asks for");
+    assert_eq!(generation_written(&runs().edited().delete_only()), Some(1), "no other machine can be made");
+    let forgotten = runs().edit(|observed| observed.memory.last_seen = None).next_pass();
+    let untouched = |observed: &mut crate::lifecycle::Observed| observed.object.generation = 2;
+    assert_eq!(generation_written(&down(forgotten.edit(untouched))), Some(1), "nobody has looked at it");
+    assert_eq!(generation_written(&down(runs().edit(untouched))), Some(2), "it still fits");
+    let failed = runs().edited().later(60).next_pass().get_fails(Reason::Denied);
+    assert_eq!(generation_written(&failed), Some(1));
+}
+
+#[test]
+fn a_failure_that_comes_and_goes_in_other_words_is_written_once() {
+    let with = |case: Case, problem: Option<crate::provider::Failure>| {
+        let instance = case.instance("m1", InstanceState::Provisioning);
+        case.later(5).next_pass().found(crate::provider::Instance { problem, ..instance })
+    };
+    let says = |reason, text: &str| Some(crate::provider::Failure::new(reason, text));
+    let case = with(Case::recorded(), says(Reason::Missing, "rpc error: no such image"));
+    let Action::WriteStatus(first) = case.decide().action else { panic!() };
+    assert!(first.conditions[0].message.contains("no such image"));
+    let mut case = case.written();
+    for problem in [says(Reason::Missing, "Back-off pulling the image"), None, says(Reason::Missing, "x")] {
+        case = with(case, problem);
+        assert!(matches!(case.decide().action, Action::Wait), "{:#?}", case.decide());
+    }
+    let other = with(case, says(Reason::Capacity, "no node takes it"));
+    let Action::WriteStatus(second) = other.decide().action else { panic!() };
+    assert_eq!(second.conditions[0].message, "no node takes it");
+}
+
+#[test]
+fn a_machine_with_a_new_address_is_published_there_even_beside_a_problem() {
+    let case = Case::published().edit(|observed| {
+        observed.surroundings.cloud_init = CloudInitView::Problem("no such Secret".to_owned());
+    });
+    let mut instance = case.instance("m1", InstanceState::Running);
+    instance.endpoints[0].address = "10.0.0.2".to_owned();
+    let Action::WriteStatus(status) = case.found(instance).decide().action else { panic!() };
+    assert_eq!(status.ip.as_deref(), Some("10.0.0.2"));
+}

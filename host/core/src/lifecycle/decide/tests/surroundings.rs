@@ -190,7 +190,7 @@ fn an_absence_from_before_a_create_does_not_count_after_it() {
     let mut case = Case::claimed().absent("m1").listed(Vec::new()).validated(Ok(())).fresh();
     assert!(case.observed.memory.absent_since.is_some());
     let request = case.decide().action;
-    assert!(matches!(request, crate::lifecycle::Action::Create { .. }));
+    assert!(matches!(request, Action::Create { .. }));
     sending(&mut case.observed, &request);
     assert_eq!(case.observed.memory.absent_since, None);
     // The pass died with its create under way; the object is deleted later than the absences lie apart.

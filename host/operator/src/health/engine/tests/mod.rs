@@ -233,7 +233,7 @@ async fn a_result_for_another_incarnation_is_dropped_and_the_new_machine_is_prob
     pass_seconds(30).await;
     let verdicts = rig.verdicts.borrow().clone();
     let verdict = &verdicts[&uid("a")];
-    assert_eq!((verdict.incarnation.as_str(), verdict.reason), ("m2", "Refused"));
+    assert_eq!((verdict.machine.incarnation.as_str(), verdict.reason), ("m2", "Refused"));
 }
 
 #[tokio::test(start_paused = true)]
