@@ -237,6 +237,22 @@ async fn a_result_for_another_incarnation_is_dropped_and_the_new_machine_is_prob
 }
 
 #[tokio::test(start_paused = true)]
+async fn another_address_of_the_same_machine_starts_without_a_verdict() {
+    let rig = Rig::start(&[proxy("a", None)], 8);
+    rig.answer("a", [ok()]);
+    rig.answer("b", [(Duration::from_secs(4), ok().1)]);
+    pass_seconds(1).await;
+    assert_eq!(rig.verdict("a"), Some((true, "ProbeSucceeded")));
+    let mut moved = proxy("a", None);
+    moved.machine.as_mut().unwrap().address = "b".to_owned();
+    rig.fleet.send_replace(fleet_of(&[moved]));
+    pass_seconds(2).await;
+    assert_eq!(rig.verdict("a"), None, "the good probe was of the old address");
+    pass_seconds(4).await;
+    assert_eq!(rig.verdict("a"), Some((true, "ProbeSucceeded")));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_verdict_goes_with_its_machine() {
     let rig = Rig::start(&[proxy("a", None)], 8);
     rig.answer("a", [ok(), (Duration::from_secs(5), ok().1)]);
