@@ -82,6 +82,16 @@ pub enum Auth {
     Missing(String),
 }
 
+/// CA certificates that a Proxy names, as far as they are known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CaPem {
+    /// PEM text, as it stands in the Secret.
+    Read(String),
+    /// The Secret, its label or its key is missing: what to do, for people. A certificate that only they
+    /// would vouch for then says nothing about the machine.
+    Missing(String),
+}
+
 /// How a Proxy is probed, defaults filled in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProbePlan {
@@ -97,8 +107,8 @@ pub struct ProbePlan {
     pub success_threshold: u32,
     /// Failures in a row to become unhealthy.
     pub failure_threshold: u32,
-    /// Further CA certificates in PEM for the TLS inside the tunnel.
-    pub ca_pem: Option<String>,
+    /// Further CA certificates for the TLS inside the tunnel; none if the Proxy names none.
+    pub ca_pem: Option<CaPem>,
     /// Certificates inside the tunnel are not verified.
     pub insecure_skip_verify: bool,
 }

@@ -37,10 +37,12 @@ pub enum ProbeReason {
     EndpointNotAllowed,
     /// The probe URL cannot be used.
     ProbeUrlInvalid,
-    /// The further CA certificates cannot be used.
+    /// The further CA certificates are not PEM.
     CaInvalid,
     /// The operator has no file descriptors, memory or local ports left, so the proxy was not asked.
     OperatorLimit,
+    /// The certificate is not trusted, and the Secret with the further CA certificates cannot be read.
+    CaSecretMissing,
 }
 
 /// Whom a failure speaks against.
@@ -56,7 +58,7 @@ pub enum Blame {
 
 impl ProbeReason {
     /// All of them, in the order of `docs/health.md`.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Refused,
         Self::Timeout,
         Self::Dns,
@@ -73,6 +75,7 @@ impl ProbeReason {
         Self::ProbeUrlInvalid,
         Self::CaInvalid,
         Self::OperatorLimit,
+        Self::CaSecretMissing,
     ];
 
     /// As it stands in a condition and in a metric.
@@ -94,6 +97,7 @@ impl ProbeReason {
             Self::ProbeUrlInvalid => "ProbeUrlInvalid",
             Self::CaInvalid => "CaInvalid",
             Self::OperatorLimit => "OperatorLimit",
+            Self::CaSecretMissing => "CaSecretMissing",
         }
     }
 
@@ -111,9 +115,10 @@ impl ProbeReason {
             | Self::Tls
             | Self::UnexpectedStatus
             | Self::ProtocolError
-            | Self::ProbeUrlInvalid
-            | Self::CaInvalid => Blame::Undecided,
-            Self::AuthSecretMissing | Self::OperatorLimit => Blame::Ours,
+            | Self::ProbeUrlInvalid => Blame::Undecided,
+            Self::AuthSecretMissing | Self::OperatorLimit | Self::CaInvalid | Self::CaSecretMissing => {
+                Blame::Ours
+            }
         }
     }
 }

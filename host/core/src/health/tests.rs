@@ -191,9 +191,13 @@ fn latency_is_reported_on_a_real_change_only() {
 
 #[test]
 fn a_failure_of_ours_never_takes_a_healthy_one_away_but_explains_a_new_one() {
+    for reason in [ProbeReason::AuthSecretMissing, ProbeReason::CaSecretMissing, ProbeReason::CaInvalid] {
+        let ours = [(0, fails(reason)), (30, fails(reason)), (60, fails(reason))];
+        let out = feed(&mut state(Some(true), None), &plan(1, 2), Hold::No, &ours);
+        assert_eq!(short(&out), ["-"; 3], "{reason}");
+    }
     let ours = || fails(ProbeReason::AuthSecretMissing);
     let steps = [(0, ours()), (30, ours()), (60, ours())];
-    assert_eq!(short(&feed(&mut state(Some(true), None), &plan(1, 2), Hold::No, &steps)), ["-"; 3]);
     let out = feed(&mut state(None, None), &plan(1, 2), Hold::No, &steps);
     assert_eq!(short(&out), ["-", "AuthSecretMissing", "-"]);
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::crd::{ConditionType, HealthCheckSpec, Mode, Phase, Proxy, ProxyStatus};
-use crate::facts::{Auth, Machine, ProbePlan, ProxyFacts};
+use crate::facts::{Auth, CaPem, Machine, ProbePlan, ProxyFacts};
 use crate::ids::{Incarnation, InvalidId, ProviderName};
 use crate::provider::ProviderSettings;
 
@@ -19,8 +19,8 @@ pub struct FactsInput<'a> {
     pub provider: Option<&'a ProviderSettings>,
     /// Probe URL of last resort, from the operator's flag.
     pub default_probe_url: Option<&'a str>,
-    /// Further CA certificates, if `healthCheck.caSecretRef` could be read.
-    pub ca_pem: Option<String>,
+    /// Further CA certificates, if `healthCheck.caSecretRef` is set.
+    pub ca_pem: Option<CaPem>,
     /// The leader saw this machine run (`Memory::running_machine`) before status says so: probed, and
     /// leased only once the status is Ready.
     pub running: Option<Machine>,
@@ -127,7 +127,7 @@ fn healthy(status: &ProxyStatus) -> Option<bool> {
     }
 }
 
-fn probe_plan(url: String, check: &HealthCheckSpec, ca_pem: Option<String>) -> ProbePlan {
+fn probe_plan(url: String, check: &HealthCheckSpec, ca_pem: Option<CaPem>) -> ProbePlan {
     let interval = Duration::from_secs(u64::from(check.interval_seconds.max(1)));
     ProbePlan {
         url,

@@ -1,5 +1,6 @@
 //! What a Proxy refers to: Secrets that are missing, unlabelled or rotated, providers that do not exist.
 
+use egress_proxies_core::facts::{CaPem, Fleet};
 use egress_proxies_core::provider::{Failure, Reason};
 use serde_json::json;
 
@@ -69,6 +70,33 @@ async fn a_secret_that_goes_away_harms_no_machine() {
     tokio::time::sleep(std::time::Duration::from_secs(3)).await;
     assert!(is_ready(&bench.get("a").await.unwrap()));
     assert_eq!(bench.cloud.born(), 1);
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn certificates_that_cannot_be_read_any_more_are_told_to_the_probe_as_missing() {
+    let Some(bench) = Bench::open("ca-secret").await else { return };
+    let operator = bench.operator().await;
+    let mut fleet = operator.fleet.clone();
+    let label = "crawl.example.com/proxy-auth";
+    bench.secret("ca", json!({label: "true"}), json!({"ca.crt": "PEM"})).await;
+    let reference = json!({"name": "ca", "key": "ca.crt"});
+    bench
+        .create(
+            "a",
+            json!({"mode": "Managed", "provider": "fake", "healthCheck": {"caSecretRef": reference}}),
+        )
+        .await;
+    let seen = |fleet: &Fleet| fleet.proxies.values().next()?.probe.as_ref()?.ca_pem.clone();
+    let read = Some(CaPem::Read("PEM".to_owned()));
+    fleet.wait_for(|fleet| seen(fleet) == read).await.unwrap();
+    bench.patch_secret("ca", json!({"metadata": {"labels": {label: null}}})).await;
+    let changed = fleet.wait_for(|fleet| seen(fleet) != read).await.unwrap();
+    let Some(CaPem::Missing(why)) = seen(&changed) else { panic!("{:?}", seen(&changed)) };
+    for part in ["Secret ca", label, &bench.namespace] {
+        assert!(why.contains(part), "{why}");
+    }
+    drop(changed);
     operator.stop().await;
 }
 

@@ -6,7 +6,7 @@
 use std::io;
 use std::time::Duration;
 
-use egress_proxies_core::facts::Auth;
+use egress_proxies_core::facts::{Auth, CaPem};
 use egress_proxies_core::health::ProbeReason;
 use rustls::CertificateError;
 
@@ -67,6 +67,13 @@ impl Failure {
             ProbeReason::CaInvalid,
             "the CA certificates for the probe cannot be read; put whole PEM certificates into the Secret that spec.healthCheck.caSecretRef names",
         )
+    }
+
+    fn ca_missing(fault: &str, why: &str) -> Self {
+        let message = format!(
+            "TLS inside the tunnel failed: {fault}, and the certificates that spec.healthCheck.caSecretRef names cannot be read: {why}"
+        );
+        Self::new(ProbeReason::CaSecretMissing, message)
     }
 
     pub(super) fn probe_url(fault: &str) -> Self {
@@ -240,10 +247,16 @@ impl Failure {
     }
 
     /// The TLS handshake inside the tunnel failed.
-    pub(super) fn tls(error: &io::Error) -> Self {
+    pub(super) fn tls(error: &io::Error, ca_pem: Option<&CaPem>) -> Self {
         let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
         let fault = match inner {
-            Some(rustls::Error::InvalidCertificate(certificate)) => certificate_fault(certificate),
+            Some(rustls::Error::InvalidCertificate(certificate)) => {
+                let fault = certificate_fault(certificate);
+                if let Some(CaPem::Missing(why)) = ca_pem {
+                    return Self::ca_missing(fault, why);
+                }
+                fault
+            }
             Some(_) => "the peer does not speak TLS as it should",
             None => "the tunnel was closed during the handshake",
         };

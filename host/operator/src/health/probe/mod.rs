@@ -109,9 +109,11 @@ impl HttpProber {
         stream: TcpStream,
         budget: &Budget,
     ) -> Result<(Answer, Moment), Failure> {
-        let config = self.tls.get(target.plan.ca_pem.as_deref(), target.plan.insecure_skip_verify)?;
+        let ca_pem = target.plan.ca_pem.as_ref();
         let tunnel = budget.spend(Stage::Tunnel, connect::open(stream, url, &target.auth)).await?;
-        let stream = budget.spend(Stage::Tls, tls::handshake(config, url, tunnel)).await?;
+        // Only now: certificates that cannot be used must not hide that the proxy does not answer.
+        let config = self.tls.get(ca_pem, target.plan.insecure_skip_verify)?;
+        let stream = budget.spend(Stage::Tls, tls::handshake(config, url, ca_pem, tunnel)).await?;
         let request = exchange::in_tunnel(url)?;
         budget.spend(Stage::Answer, exchange::exchange(stream, request, &self.clock)).await
     }

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use egress_proxies_core::facts::CaPem;
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
@@ -32,11 +33,18 @@ impl TlsConfigs {
     }
 
     /// Settings for one Proxy.
-    pub(super) fn get(&self, ca_pem: Option<&str>, skip_verify: bool) -> Result<Arc<ClientConfig>, Failure> {
+    pub(super) fn get(
+        &self,
+        ca_pem: Option<&CaPem>,
+        skip_verify: bool,
+    ) -> Result<Arc<ClientConfig>, Failure> {
         if skip_verify {
             return trusting_anybody(&self.crypto);
         }
-        let Some(pem) = ca_pem else { return self.usual.clone() };
+        let pem = match ca_pem {
+            None | Some(CaPem::Missing(_)) => return self.usual.clone(),
+            Some(CaPem::Read(pem)) => pem,
+        };
         let mut roots = public_roots();
         let mut found = false;
         for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
@@ -54,11 +62,12 @@ impl TlsConfigs {
 pub(super) async fn handshake<T: Tunnel>(
     config: Arc<ClientConfig>,
     url: &ProbeUrl,
+    ca_pem: Option<&CaPem>,
     tunnel: T,
 ) -> Result<TlsStream<T>, Failure> {
     let name = ServerName::try_from(url.server_name().to_owned())
         .map_err(|_| Failure::probe_url("its host is no name that a certificate can be for"))?;
-    TlsConnector::from(config).connect(name, tunnel).await.map_err(|error| Failure::tls(&error))
+    TlsConnector::from(config).connect(name, tunnel).await.map_err(|error| Failure::tls(&error, ca_pem))
 }
 
 fn public_roots() -> RootCertStore {

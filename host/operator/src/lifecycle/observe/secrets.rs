@@ -4,7 +4,7 @@
 //! and the key. Values stay inside [`Hidden`] and never appear in a message.
 
 use egress_proxies_core::crd::{AuthSpec, CLOUD_INIT_LABEL, CloudInit, PROXY_AUTH_LABEL, SecretKeyRef};
-use egress_proxies_core::facts::Auth;
+use egress_proxies_core::facts::{Auth, CaPem};
 use egress_proxies_core::lifecycle::CloudInitView;
 use egress_proxies_core::provider::{Credentials, Secret as Hidden};
 use k8s_openapi::api::core::v1::Secret;
@@ -37,9 +37,12 @@ pub(crate) fn auth(stores: &Stores, namespace: &str, spec: Option<&AuthSpec>) ->
 }
 
 /// Further CA certificates for probes, or why they cannot be read.
-pub(crate) fn ca_pem(stores: &Stores, namespace: &str, reference: &SecretKeyRef) -> Result<String, String> {
+pub(crate) fn ca_pem(stores: &Stores, namespace: &str, reference: &SecretKeyRef) -> CaPem {
     let place = Place { cache: &stores.proxy_auth, namespace, label: PROXY_AUTH_LABEL };
-    place.text(&reference.name, &reference.key).map(|text| text.expose().clone())
+    match place.text(&reference.name, &reference.key) {
+        Ok(text) => CaPem::Read(text.expose().clone()),
+        Err(problem) => CaPem::Missing(problem),
+    }
 }
 
 struct Place<'a> {

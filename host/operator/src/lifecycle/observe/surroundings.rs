@@ -46,11 +46,7 @@ impl Sources {
         let namespace = &object.key.namespace;
         let settings = self.settings(&object);
         let ca = proxy.spec.health_check.ca_secret_ref.as_ref();
-        let ca_pem = ca.and_then(|reference| {
-            secrets::ca_pem(&self.stores, namespace, reference)
-                .inspect_err(|problem| tracing::debug!(proxy = %object.key, %problem, "no CA for probes"))
-                .ok()
-        });
+        let ca_pem = ca.map(|reference| secrets::ca_pem(&self.stores, namespace, reference));
         let input = FactsInput {
             auth: secrets::auth(&self.stores, namespace, proxy.spec.auth.as_ref()),
             provider: settings.as_ref(),

@@ -92,12 +92,12 @@ async fn a_suspicion_says_what_most_fail_with_and_shows_no_secret_of_the_url() {
     let rig = Rig::start(&fleet, 256);
     rig.answer_all(&names, &ok());
     pass_seconds(10).await;
-    rig.answer_all(&names, &fails(ProbeReason::CaInvalid));
+    rig.answer_all(&names, &fails(ProbeReason::ProbeUrlInvalid));
     rig.answer("p0", [fails(ProbeReason::Timeout)]);
     pass_seconds(60).await;
     let suspicions = rig.suspicions.borrow().clone();
     let (url, suspicion) = suspicions.iter().next().unwrap();
-    assert!(suspicion.message.contains("most of them fail with CaInvalid"), "{}", suspicion.message);
+    assert!(suspicion.message.contains("most of them fail with ProbeUrlInvalid"), "{}", suspicion.message);
     assert!(!format!("{suspicions:?}").contains("hunter2"), "{url}");
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use egress_proxies_core::crd::Mode;
-use egress_proxies_core::facts::{Auth, Machine, ProbePlan};
+use egress_proxies_core::facts::{Auth, CaPem, Machine, ProbePlan};
 use egress_proxies_core::health::{Outcome, ProbeReason};
 use egress_proxies_core::ids::Incarnation;
 use egress_proxies_core::provider::{Credentials, Secret};
@@ -201,7 +201,7 @@ impl Probe {
     }
 
     pub(super) fn trusting(mut self, ca_pem: &str) -> Self {
-        self.target.plan.ca_pem = Some(ca_pem.to_owned());
+        self.target.plan.ca_pem = Some(CaPem::Read(ca_pem.to_owned()));
         self
     }
 

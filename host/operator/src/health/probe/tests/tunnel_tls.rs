@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use egress_proxies_core::facts::CaPem;
 use egress_proxies_core::health::ProbeReason;
 use rcgen::{CertificateParams, date_time_ymd};
 
@@ -45,6 +46,24 @@ async fn a_ca_that_cannot_be_read_is_said() {
     for pem in ["", "no pem", broken.as_str()] {
         let message = Probe::of(proxy.address, URL).trusting(pem).expect(ProbeReason::CaInvalid).await;
         assert!(message.contains("caSecretRef"), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn a_ca_secret_that_cannot_be_read_is_nobodys_fault_and_hides_none_of_the_proxys() {
+    let target = Target::named("target.test", OK);
+    let missing = CaPem::Missing("no Secret ca with the label example".to_owned());
+    let proxy = FakeProxy::tunnel(OPENED, target.clone()).await;
+    let mut probe = Probe::of(proxy.address, URL);
+    probe.target.plan.ca_pem = Some(missing.clone());
+    let message = probe.expect(ProbeReason::CaSecretMissing).await;
+    assert!(message.contains("unknown CA") && message.contains("no Secret ca with the label"), "{message}");
+
+    for pem in [missing, CaPem::Read("no pem".to_owned())] {
+        let refusing = FakeProxy::tunnel("HTTP/1.1 403 Forbidden\r\n\r\n", target.clone()).await;
+        let mut probe = Probe::of(refusing.address, URL);
+        probe.target.plan.ca_pem = Some(pem);
+        probe.expect(ProbeReason::Denied).await;
     }
 }
 
