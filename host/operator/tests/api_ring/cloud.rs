@@ -188,10 +188,11 @@ impl State {
             return Ok(instance.clone());
         }
         self.born += 1;
+        let incarnation = format!("m{}", self.born);
         let instance = Instance {
             id: id.clone(),
             name: request.name.clone(),
-            incarnation: Some(Incarnation::parse(format!("m{}", self.born)).unwrap()),
+            incarnation: Incarnation::parse(incarnation).ok(),
             state: InstanceState::Provisioning,
             endpoints: Vec::new(),
             created_at: None,

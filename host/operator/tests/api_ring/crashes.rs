@@ -1,6 +1,7 @@
 //! Lost answers, and an operator that is stopped after each of its effects: never two machines, never a
 //! forgotten one.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cloud::{Fault, Verb};
@@ -10,7 +11,7 @@ use crate::operator::{Bench, Crash, managed, quick};
 async fn a_create_whose_answer_is_lost_is_found_again_and_not_repeated() {
     let Some(bench) = Bench::open("lost-answer").await else { return };
     bench.cloud.next(Verb::Create, Fault::LoseAnswer);
-    let operator = bench.operator().await;
+    let operator = bench.operator();
     bench.create("a", managed()).await;
     bench.until_ready("a").await;
     assert_eq!(bench.cloud.born(), 1);
@@ -22,7 +23,7 @@ async fn a_create_whose_answer_is_lost_is_found_again_and_not_repeated() {
 async fn a_create_that_is_answered_late_holds_up_nobody_else() {
     let Some(bench) = Bench::open("late-answer").await else { return };
     bench.cloud.next(Verb::Create, Fault::Late(Duration::from_secs(4)));
-    let operator = bench.operator().await;
+    let operator = bench.operator();
     bench.create("slow", managed()).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
     let started = tokio::time::Instant::now();
@@ -42,7 +43,7 @@ async fn a_create_that_is_answered_late_holds_up_nobody_else() {
 async fn a_create_that_lands_after_its_reconcile_panicked_is_not_forgotten_by_a_deletion() {
     let Some(bench) = Bench::open("late-machine").await else { return };
     bench.cloud.next(Verb::Create, Fault::PanicAndLand(Duration::from_millis(900)));
-    let operator = bench.operator().await;
+    let operator = bench.operator();
     bench.create("a", managed()).await;
     let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
     while bench.cloud.landing() == 0 {
@@ -63,15 +64,15 @@ async fn an_operator_stopped_after_any_effect_ends_with_one_machine_and_then_wit
         let name = format!("a{effects}");
         let born = bench.cloud.born();
         let crash = Crash::after(effects);
-        let first = bench.operator_with(quick(), crash.clone()).await;
+        let first = bench.operator_with(quick(), Arc::clone(&crash));
         bench.create(&name, managed()).await;
         let crashed = tokio::select! {
             () = crash.happened() => true,
-            _ = life(&bench, &name) => false,
+            () = life(&bench, &name) => false,
         };
         drop(first);
         if crashed {
-            let second = bench.operator().await;
+            let second = bench.operator();
             life(&bench, &name).await;
             second.stop().await;
         }

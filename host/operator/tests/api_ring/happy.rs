@@ -1,5 +1,6 @@
 //! The ordinary life of a Proxy: how little is written, and that it is found and cleaned up.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use egress_proxies_core::crd::FINALIZER;
@@ -13,7 +14,7 @@ use crate::operator::{Bench, Crash, managed, provisioned};
 async fn from_apply_to_ready_there_are_three_writes_and_at_most_two_events() {
     let Some(bench) = Bench::open("three-writes").await else { return };
     bench.cloud.take_looks(1, 1);
-    let operator = bench.operator_with(Policy::default(), Crash::never()).await;
+    let operator = bench.operator_with(Policy::default(), Crash::never());
     bench.create("a", managed()).await;
     let ready = bench.until_ready("a").await;
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -33,7 +34,7 @@ async fn from_apply_to_ready_there_are_three_writes_and_at_most_two_events() {
 #[tokio::test]
 async fn at_rest_nothing_is_written_and_only_the_drift_poll_reconciles() {
     let Some(bench) = Bench::open("at-rest").await else { return };
-    let operator = bench.operator().await;
+    let operator = bench.operator();
     bench.create("a", managed()).await;
     bench.until_ready("a").await;
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -51,7 +52,7 @@ async fn at_rest_nothing_is_written_and_only_the_drift_poll_reconciles() {
 async fn the_finalizer_stays_while_the_machine_is_being_deleted() {
     let Some(bench) = Bench::open("still-deleting").await else { return };
     bench.cloud.take_looks(0, 4);
-    let operator = bench.operator().await;
+    let operator = bench.operator();
     bench.create("a", managed()).await;
     bench.until_ready("a").await;
     bench.delete("a").await;
@@ -68,7 +69,7 @@ async fn the_finalizer_stays_while_the_machine_is_being_deleted() {
 #[tokio::test]
 async fn a_machine_that_vanished_is_made_anew() {
     let Some(bench) = Bench::open("vanished").await else { return };
-    let operator = bench.operator().await;
+    let operator = bench.operator();
     bench.create("a", managed()).await;
     let first = bench.until_ready("a").await.status.unwrap().incarnation;
     bench.cloud.lose_machines();
@@ -84,7 +85,7 @@ async fn a_machine_that_vanished_is_made_anew() {
 #[tokio::test]
 async fn an_external_proxy_becomes_ready_without_provider_or_finalizer() {
     let Some(bench) = Bench::open("external").await else { return };
-    let operator = bench.operator().await;
+    let operator = bench.operator();
     let spec = json!({"mode": "External", "endpoint": {"host": "203.0.113.9", "port": 8080}});
     bench.create("a", spec).await;
     let ready = bench.until_ready("a").await;
@@ -101,13 +102,13 @@ async fn an_external_proxy_becomes_ready_without_provider_or_finalizer() {
 #[tokio::test]
 async fn the_fleet_follows_the_objects() {
     let Some(bench) = Bench::open("fleet").await else { return };
-    let operator = bench.operator().await;
+    let operator = bench.operator();
     let mut fleet = operator.fleet.clone();
     let spec = json!({"mode": "Managed", "provider": "fake", "attributes": {"geo": "eu"}});
     bench.create("a", spec).await;
     let shows = fleet
         .wait_for(|fleet| fleet.ready && fleet.proxies.values().any(|facts| facts.healthy == Some(true)));
-    let facts = shows.await.unwrap().proxies.values().next().unwrap().clone();
+    let facts = Arc::clone(shows.await.unwrap().proxies.values().next().unwrap());
     assert_eq!(facts.attributes["geo"], "eu");
     assert_eq!(facts.machine.as_ref().unwrap().incarnation.as_str(), "m1");
     bench.delete("a").await;

@@ -17,7 +17,7 @@ fn with_cloud_init() -> serde_json::Value {
 #[tokio::test]
 async fn a_missing_secret_is_named_with_its_label_and_the_machine_is_made_once_it_is_there() {
     let Some(bench) = Bench::open("missing-secret").await else { return };
-    let operator = bench.operator().await;
+    let operator = bench.operator();
     bench.create("a", with_cloud_init()).await;
     let failed = bench.until("a", "CloudInitError", |proxy| {
         provisioned(proxy).is_some_and(|(reason, _)| reason == "CloudInitError")
@@ -44,7 +44,7 @@ async fn a_missing_secret_is_named_with_its_label_and_the_machine_is_made_once_i
 #[tokio::test]
 async fn rotating_the_cloud_init_secret_replaces_the_machine() {
     let Some(bench) = Bench::open("rotation").await else { return };
-    let operator = bench.operator().await;
+    let operator = bench.operator();
     let label = json!({"crawl.example.com/cloud-init": "true"});
     bench.secret("boot", label, json!({"text": "one"})).await;
     bench.create("a", with_cloud_init()).await;
@@ -62,7 +62,7 @@ async fn rotating_the_cloud_init_secret_replaces_the_machine() {
 #[tokio::test]
 async fn a_secret_that_goes_away_harms_no_machine() {
     let Some(bench) = Bench::open("secret-gone").await else { return };
-    let operator = bench.operator().await;
+    let operator = bench.operator();
     bench.secret("boot", json!({"crawl.example.com/cloud-init": "true"}), json!({"text": "one"})).await;
     bench.create("a", with_cloud_init()).await;
     bench.until_ready("a").await;
@@ -76,7 +76,7 @@ async fn a_secret_that_goes_away_harms_no_machine() {
 #[tokio::test]
 async fn certificates_that_cannot_be_read_any_more_are_told_to_the_probe_as_missing() {
     let Some(bench) = Bench::open("ca-secret").await else { return };
-    let operator = bench.operator().await;
+    let operator = bench.operator();
     let mut fleet = operator.fleet.clone();
     let label = "crawl.example.com/proxy-auth";
     bench.secret("ca", json!({label: "true"}), json!({"ca.crt": "PEM"})).await;
@@ -103,7 +103,7 @@ async fn certificates_that_cannot_be_read_any_more_are_told_to_the_probe_as_miss
 #[tokio::test]
 async fn an_unknown_provider_is_told_with_the_names_that_are_configured() {
     let Some(bench) = Bench::open("unknown-provider").await else { return };
-    let operator = bench.operator().await;
+    let operator = bench.operator();
     bench.create("a", json!({"mode": "Managed", "provider": "azure"})).await;
     let told = bench.until("a", "ProviderUnavailable", |proxy| {
         provisioned(proxy).is_some_and(|(reason, _)| reason == "ProviderUnavailable")
@@ -120,7 +120,7 @@ async fn an_unknown_provider_is_told_with_the_names_that_are_configured() {
 #[tokio::test]
 async fn a_proxy_that_is_edited_to_another_port_gets_another_machine() {
     let Some(bench) = Bench::open("edited").await else { return };
-    let operator = bench.operator().await;
+    let operator = bench.operator();
     bench.create("a", managed()).await;
     let first = bench.until_ready("a").await.status.unwrap().incarnation;
     bench.patch("a", json!({"spec": {"port": 8888}})).await;
@@ -139,7 +139,7 @@ async fn a_lack_of_quota_is_told_and_tried_again() {
     let Some(bench) = Bench::open("quota").await else { return };
     let full = Failure::new(Reason::Quota, "the account may have 8 machines and has 8");
     bench.cloud.next(Verb::Create, Fault::Refuse(full));
-    let operator = bench.operator().await;
+    let operator = bench.operator();
     bench.create("a", managed()).await;
     let told = bench.until("a", "QuotaExceeded", |proxy| {
         provisioned(proxy).is_some_and(|(reason, _)| reason == "QuotaExceeded")

@@ -1,14 +1,24 @@
 //! The lifecycle loop against a real etcd and kube-apiserver, with a cloud in memory that keeps real state.
 //! Left out, with a line that says so, where `EPO_NODE_BIN` is not set.
 
+#[cfg(test)]
 mod cloud;
+#[cfg(test)]
 mod crashes;
+#[cfg(test)]
 mod happy;
+#[cfg(test)]
 mod inputs;
+#[cfg(test)]
 mod loading;
+#[cfg(test)]
 mod operator;
+#[cfg(test)]
 mod others;
+#[cfg(test)]
 mod provider;
+#[cfg(test)]
 mod spy;
+#[cfg(test)]
 #[path = "../support/mod.rs"]
 mod support;

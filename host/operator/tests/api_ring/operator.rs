@@ -100,7 +100,7 @@ impl Bench {
             await_condition(self.proxies(), name, |object: Option<&Proxy>| object.is_some_and(&holds));
         match tokio::time::timeout(PATIENCE, condition).await {
             Ok(found) => found.unwrap().unwrap(),
-            Err(_) => {
+            Err(tokio::time::error::Elapsed { .. }) => {
                 panic!("not {what} in time: {:#?}", self.get(name).await.map(|it| (it.metadata, it.status)))
             }
         }
@@ -112,17 +112,19 @@ impl Bench {
 
     pub(crate) async fn until_gone(&self, name: &str) {
         let gone = await_condition(self.proxies(), name, |object: Option<&Proxy>| object.is_none());
-        if tokio::time::timeout(PATIENCE, gone).await.is_err() {
-            panic!("not gone in time: {:#?}", self.get(name).await.map(|it| (it.metadata, it.status)));
+        if let Ok(found) = tokio::time::timeout(PATIENCE, gone).await {
+            found.unwrap();
+            return;
         }
+        panic!("not gone in time: {:#?}", self.get(name).await.map(|it| (it.metadata, it.status)));
     }
 
     /// Starts the operator with short waits.
-    pub(crate) async fn operator(&self) -> Operator {
-        self.operator_with(quick(), Crash::never()).await
+    pub(crate) fn operator(&self) -> Operator {
+        self.operator_with(quick(), Crash::never())
     }
 
-    pub(crate) async fn operator_with(&self, policy: Policy, crash: Arc<Crash>) -> Operator {
+    pub(crate) fn operator_with(&self, policy: Policy, crash: Arc<Crash>) -> Operator {
         let spy = Spy::new(Arc::clone(&crash));
         let layer = SpyLayer(Arc::clone(&spy));
         let client = kubernetes_client::builder(self.config.clone()).unwrap().with_layer(&layer).build();
@@ -142,7 +144,7 @@ impl Bench {
             default_probe_url: Some("http://probe.invalid/".to_owned()),
             instance: "test".to_owned(),
             leadership: Leadership::alone(),
-            metrics: Arc::clone(&metrics) as Arc<dyn LifecycleMetrics>,
+            metrics: Arc::<Counted>::clone(&metrics),
         };
         let cancel = CancellationToken::new();
         let mut tasks = JoinSet::new();

@@ -14,7 +14,7 @@ const THEIRS: &str = "example.com/theirs";
 #[tokio::test]
 async fn labels_and_finalizers_of_others_survive_a_write_between_our_read_and_our_patch() {
     let Some(bench) = Bench::open("another-writer").await else { return };
-    let operator = bench.operator().await;
+    let operator = bench.operator();
     let theirs = json!({"metadata": {"labels": {"team": "x"}, "finalizers": [THEIRS]}});
     operator.spy.before("/proxies/a", merge(bench.proxies(), "a".to_owned(), theirs));
     bench.create("a", managed()).await;
@@ -40,7 +40,7 @@ async fn a_proxy_deleted_before_the_first_reconcile_gets_neither_finalizer_nor_m
     let foreground =
         DeleteParams { propagation_policy: Some(PropagationPolicy::Foreground), ..DeleteParams::default() };
     drop(bench.proxies().delete("a", &foreground).await.unwrap());
-    let operator = bench.operator().await;
+    let operator = bench.operator();
     bench.create("later", managed()).await;
     bench.until_ready("later").await;
     let left = bench.get("a").await.unwrap();
@@ -54,7 +54,7 @@ async fn a_proxy_deleted_before_the_first_reconcile_gets_neither_finalizer_nor_m
 async fn a_finalizer_that_somebody_forced_off_during_the_cleanup_is_done_with() {
     let Some(bench) = Bench::open("forced-off").await else { return };
     bench.cloud.take_looks(0, 1000);
-    let operator = bench.operator().await;
+    let operator = bench.operator();
     bench.create("a", managed()).await;
     bench.until_ready("a").await;
     bench.delete("a").await;
@@ -72,7 +72,7 @@ async fn a_finalizer_that_somebody_forced_off_during_the_cleanup_is_done_with() 
 #[tokio::test]
 async fn our_finalizer_removed_by_somebody_just_before_us_is_done_with() {
     let Some(bench) = Bench::open("removed-before").await else { return };
-    let operator = bench.operator().await;
+    let operator = bench.operator();
     bench.create("a", managed()).await;
     bench.until_ready("a").await;
     operator.spy.before(
@@ -92,7 +92,7 @@ async fn our_finalizer_removed_by_somebody_just_before_us_is_done_with() {
 #[tokio::test]
 async fn a_status_write_that_meets_another_version_is_repeated_from_a_fresh_read() {
     let Some(bench) = Bench::open("status-conflict").await else { return };
-    let operator = bench.operator().await;
+    let operator = bench.operator();
     let theirs = json!({"metadata": {"labels": {"team": "x"}}});
     operator.spy.before("/proxies/a/status", merge(bench.proxies(), "a".to_owned(), theirs));
     bench.create("a", managed()).await;
@@ -106,7 +106,7 @@ async fn a_status_write_that_meets_another_version_is_repeated_from_a_fresh_read
 #[tokio::test]
 async fn a_machine_whose_object_went_before_its_id_was_written_is_deleted() {
     let Some(bench) = Bench::open("gone-in-between").await else { return };
-    let operator = bench.operator().await;
+    let operator = bench.operator();
     let proxies = bench.proxies();
     operator.spy.before("/proxies/a/status", async move {
         merge(proxies.clone(), "a".to_owned(), json!({"metadata": {"finalizers": null}})).await;
@@ -126,7 +126,7 @@ async fn a_machine_whose_object_went_before_its_id_was_written_is_deleted() {
 #[tokio::test]
 async fn an_object_of_the_same_name_with_another_uid_gets_a_machine_of_its_own() {
     let Some(bench) = Bench::open("same-name").await else { return };
-    let operator = bench.operator().await;
+    let operator = bench.operator();
     let first = bench.create("a", managed()).await;
     bench.until_ready("a").await;
     bench.delete("a").await;
