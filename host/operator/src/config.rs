@@ -53,7 +53,7 @@ pub struct Settings {
     #[arg(long, env = "LOG_FORMAT", default_value = "text", value_enum)]
     pub log_format: LogFormat,
     /// What is logged, as in `info,egress_proxies_operator=debug`.
-    #[arg(long, env = "LOG", default_value = "info", value_name = "FILTER")]
+    #[arg(long, env = "LOG_FILTER", default_value = "info", value_name = "FILTER")]
     pub log: String,
 }
 
