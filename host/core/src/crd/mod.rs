@@ -23,6 +23,8 @@ pub const FINALIZER: &str = "crawl.example.com/finalizer";
 pub const SPEC_HASH_ANNOTATION: &str = "crawl.example.com/spec-hash";
 /// Annotation: the id that create will return, written before the create.
 pub const PLANNED_ID_ANNOTATION: &str = "crawl.example.com/planned-id";
+/// Annotation: the scope that the create goes to, written together with the planned id.
+pub const PLANNED_SCOPE_ANNOTATION: &str = "crawl.example.com/planned-scope";
 /// Label that a cloud-init Secret must carry, with the value `true`.
 pub const CLOUD_INIT_LABEL: &str = "crawl.example.com/cloud-init";
 /// Label that a Secret with proxy credentials must carry, with the value `true`.

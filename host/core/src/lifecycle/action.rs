@@ -74,6 +74,8 @@ pub struct MetadataPatch {
     pub spec_hash: Option<String>,
     /// `crawl.example.com/planned-id`: Some(Some) sets, Some(None) removes, None leaves it alone.
     pub planned_id: Option<Option<InstanceId>>,
+    /// `crawl.example.com/planned-scope`: Some(value) sets it, None leaves it alone.
+    pub planned_scope: Option<String>,
 }
 
 /// When the next pass starts, watch events apart.

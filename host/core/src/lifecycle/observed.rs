@@ -7,7 +7,8 @@
 use std::time::Duration;
 
 use crate::crd::{
-    FINALIZER, Mode, PLANNED_ID_ANNOTATION, Proxy, ProxySpec, ProxyStatus, SPEC_HASH_ANNOTATION,
+    FINALIZER, Mode, PLANNED_ID_ANNOTATION, PLANNED_SCOPE_ANNOTATION, Proxy, ProxySpec, ProxyStatus,
+    SPEC_HASH_ANNOTATION,
 };
 use crate::facts::{Auth, Verdict};
 use crate::ids::{InstanceId, InvalidId, ProviderName, ProxyKey, ProxyUid};
@@ -54,6 +55,8 @@ pub struct ObjectFacts {
     pub spec_hash: Option<String>,
     /// Annotation [`PLANNED_ID_ANNOTATION`], if it is a valid id.
     pub planned_id: Option<InstanceId>,
+    /// Annotation [`PLANNED_SCOPE_ANNOTATION`].
+    pub planned_scope: Option<String>,
     /// What the user asks for.
     pub spec: ProxySpec,
     /// What was reported last.
@@ -80,6 +83,7 @@ impl ObjectFacts {
             finalizers: meta.finalizers.clone().unwrap_or_default(),
             spec_hash: annotation(SPEC_HASH_ANNOTATION),
             planned_id: annotation(PLANNED_ID_ANNOTATION).and_then(|id| InstanceId::parse(id).ok()),
+            planned_scope: annotation(PLANNED_SCOPE_ANNOTATION),
             spec: proxy.spec.clone(),
             status: proxy.status.clone().unwrap_or_default(),
         })

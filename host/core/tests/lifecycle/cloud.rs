@@ -50,6 +50,8 @@ struct Machine {
     state: InstanceState,
     gone_at: Option<Duration>,
     tags: Tags,
+    /// Somebody else's.
+    foreign: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -59,7 +61,7 @@ enum Effect {
 }
 
 /// The cloud.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Cloud {
     machines: BTreeMap<InstanceId, Machine>,
     pending: Vec<(Duration, Effect)>,
@@ -138,6 +140,7 @@ impl Cloud {
                     state: InstanceState::Provisioning,
                     gone_at: None,
                     tags: request.tags.clone(),
+                    foreign: false,
                 };
                 self.machines.insert(id, machine);
             }
@@ -157,7 +160,8 @@ impl Cloud {
         }
     }
 
-    fn view(&self, id: &InstanceId) -> Option<Instance> {
+    /// A machine as the provider shows it.
+    pub(crate) fn view(&self, id: &InstanceId) -> Option<Instance> {
         let machine = self.machines.get(id)?;
         let runs = machine.state == InstanceState::Running;
         let endpoint = Endpoint {
@@ -277,11 +281,14 @@ impl Cloud {
         if fate == Fate::Partial {
             return Ok(Listing { items: Vec::new(), unreachable: vec!["z1".to_owned()] });
         }
+        // It forgets to filter: somebody else's machines are in it too.
         let items = self
             .machines
             .iter()
             .filter(|(_, machine)| now >= machine.made_at + LIST_LAG)
-            .filter(|(_, machine)| owner.iter().all(|(key, value)| machine.tags.get(key) == Some(value)))
+            .filter(|(_, machine)| {
+                machine.foreign || owner.iter().all(|(key, value)| machine.tags.get(key) == Some(value))
+            })
             .filter_map(|(id, _)| self.view(id))
             .collect();
         Ok(Listing { items, unreachable: Vec::new() })
@@ -289,24 +296,45 @@ impl Cloud {
 
     /// Machines that run or are coming up.
     pub(crate) fn live(&self) -> Vec<InstanceId> {
-        let lives = |machine: &Machine| machine.state != InstanceState::Deleting;
+        let lives = |machine: &Machine| !machine.foreign && machine.state != InstanceState::Deleting;
         self.machines.iter().filter(|(_, machine)| lives(machine)).map(|(id, _)| id.clone()).collect()
     }
 
     /// Machines in any state, and creates that may still land.
     pub(crate) fn left(&self) -> usize {
         let coming = self.pending.iter().filter(|(_, effect)| matches!(effect, Effect::Create(..))).count();
-        self.machines.len() + coming
+        self.machines.values().filter(|machine| !machine.foreign).count() + coming
     }
 
-    /// Somebody removes all machines by hand.
+    /// Somebody removes all machines of the Proxy by hand.
     pub(crate) fn vanish(&mut self) {
-        self.machines.clear();
+        self.machines.retain(|_, machine| machine.foreign);
     }
 
-    /// All machines stop by themselves.
+    /// Somebody makes a machine that looks like one of a Proxy in the same cluster, another one.
+    pub(crate) fn plant(&mut self, id: &str) {
+        let tag = |key: &str, value: &str| (format!("proxy-operator-{key}"), value.to_owned());
+        let machine = Machine {
+            name: id.to_owned(),
+            incarnation: 0,
+            made_at: Duration::ZERO,
+            state: InstanceState::Running,
+            gone_at: None,
+            tags: Tags::from([tag("uid", "somebody-else"), tag("cluster", "cluster-a")]),
+            foreign: true,
+        };
+        self.machines.insert(InstanceId::parse(id).unwrap(), machine);
+    }
+
+    /// Somebody removes that machine again; it must have been left alone.
+    pub(crate) fn unplant(&mut self, id: &str) {
+        let machine = self.machines.remove(&InstanceId::parse(id).unwrap()).unwrap();
+        assert_eq!((machine.state, machine.gone_at), (InstanceState::Running, None));
+    }
+
+    /// All machines of the Proxy stop by themselves.
     pub(crate) fn stop(&mut self) {
-        for machine in self.machines.values_mut() {
+        for machine in self.machines.values_mut().filter(|machine| !machine.foreign) {
             if machine.state != InstanceState::Deleting {
                 machine.state = InstanceState::Stopped;
             }
@@ -315,7 +343,7 @@ impl Cloud {
 
     /// All live machines go to this state.
     pub(crate) fn set_state(&mut self, state: &InstanceState) {
-        for machine in self.machines.values_mut() {
+        for machine in self.machines.values_mut().filter(|machine| !machine.foreign) {
             if machine.state != InstanceState::Deleting {
                 machine.state = state.clone();
             }

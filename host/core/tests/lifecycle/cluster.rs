@@ -2,8 +2,8 @@
 //! versions for stale caches.
 
 use egress_proxies_core::crd::{
-    HealthCheckSpec, Mode, PLANNED_ID_ANNOTATION, Placement, Proxy, ProxySpec, ProxyStatus,
-    SPEC_HASH_ANNOTATION,
+    HealthCheckSpec, Mode, PLANNED_ID_ANNOTATION, PLANNED_SCOPE_ANNOTATION, Placement, Proxy, ProxySpec,
+    ProxyStatus, SPEC_HASH_ANNOTATION,
 };
 use egress_proxies_core::lifecycle::{MetadataPatch, ObjectFacts, Written};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -102,6 +102,9 @@ impl Cluster {
             let annotations = proxy.metadata.annotations.get_or_insert_default();
             if let Some(hash) = &patch.spec_hash {
                 annotations.insert(SPEC_HASH_ANNOTATION.to_owned(), hash.clone());
+            }
+            if let Some(scope) = &patch.planned_scope {
+                annotations.insert(PLANNED_SCOPE_ANNOTATION.to_owned(), scope.clone());
             }
             match &patch.planned_id {
                 Some(Some(id)) => {

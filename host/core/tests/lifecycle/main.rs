@@ -12,5 +12,6 @@ mod cloud;
 mod cluster;
 mod crashes;
 mod operator;
+mod promises;
 mod random;
 mod world;

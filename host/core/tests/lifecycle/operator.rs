@@ -1,13 +1,14 @@
 //! The operator's loop: the same as the real one, with each effect given its fate, and a death before or
 //! after any of them.
 
-use egress_proxies_core::facts::{Auth, Verdict};
-use egress_proxies_core::ids::ProviderName;
+use egress_proxies_core::crd::ProxyStatus;
+use egress_proxies_core::facts::Auth;
+use egress_proxies_core::ids::{InstanceId, ProviderName};
 use egress_proxies_core::lifecycle::{
     Action, CloudInitView, Memory, Observed, Outcome, Policy, ProviderFacts, ProviderView, Requeue,
-    Surroundings, Written, absorb, decide, sending,
+    Surroundings, Written, absorb, decide, sending, spec_hash, spec_tag_of,
 };
-use egress_proxies_core::provider::{ProviderInfo, ProviderSettings};
+use egress_proxies_core::provider::{InstanceRef, ProviderInfo, ProviderSettings};
 
 use super::cloud::{Fate, LIST_LAG, LONGEST_CALL};
 use super::world::World;
@@ -58,7 +59,7 @@ pub(crate) enum Registry {
     Unknown,
 }
 
-fn provider_view(registry: Registry) -> ProviderView {
+fn provider_view(registry: Registry, scope: &str) -> ProviderView {
     match registry {
         Registry::Loading => ProviderView::Loading,
         Registry::Failed => ProviderView::Failed { stage: "compile", reason: "no such file".to_owned() },
@@ -68,7 +69,7 @@ fn provider_view(registry: Registry) -> ProviderView {
                 name: ProviderName::parse("fake").unwrap(),
                 digest: "sha256:00".to_owned(),
                 config_hash: "c0".to_owned(),
-                scope: "projects/p".to_owned(),
+                scope: scope.to_owned(),
                 bootstrap_max_bytes: 0,
                 list_lag: LIST_LAG,
                 takes_access: false,
@@ -79,14 +80,15 @@ fn provider_view(registry: Registry) -> ProviderView {
     }
 }
 
-fn surroundings(registry: Registry, verdict: Option<Verdict>) -> Surroundings {
+fn surroundings(world: &World) -> Surroundings {
+    let why = || "there is no such Secret".to_owned();
     Surroundings {
         cluster: "cluster-a".to_owned(),
-        provider: provider_view(registry),
-        cloud_init: CloudInitView::NotUsed,
-        auth: Auth::None,
+        provider: provider_view(world.registry, world.scope),
+        cloud_init: if world.unreadable { CloudInitView::Problem(why()) } else { CloudInitView::NotUsed },
+        auth: if world.unreadable { Auth::Missing(why()) } else { Auth::None },
         probe_configured: true,
-        verdict,
+        verdict: world.verdict.clone(),
     }
 }
 
@@ -99,11 +101,11 @@ pub(crate) fn pass(world: &mut World, script: &Script) -> End {
         world.memory = Some(memory);
         return End::NoObject;
     };
-    let mut observed = Observed::begin(object, surroundings(world.registry, world.verdict.clone()), memory);
+    let mut observed = Observed::begin(object, surroundings(world), memory);
     let (mut provider_calls, mut api_calls) = (0, 0);
     for step in 0.. {
         assert!(step < 200, "a pass without end: {:?}", world.rows);
-        observed.surroundings = surroundings(world.registry, world.verdict.clone());
+        observed.surroundings = surroundings(world);
         let decision = decide(&observed, &policy, world.now());
         world.rows.push(decision.row);
         if decision.action == Action::Wait {
@@ -137,6 +139,9 @@ pub(crate) fn pass(world: &mut World, script: &Script) -> End {
             | Action::Create { .. }
             | Action::Delete { .. } => {
                 provider_calls += 1;
+                if script.forced_away.is_none() {
+                    check_fresh(world, &observed, &decision.action);
+                }
                 provider_effect(world, decision.action, of(&script.fates, provider_calls - 1))
             }
         };
@@ -178,7 +183,10 @@ fn api_effect(world: &mut World, observed: &Observed, action: Action, fate: Fate
         })),
         Action::WriteStatus(asked) => {
             let version = &observed.object.resource_version;
-            let result = carry(&mut |world| world.cluster.write_status(version, &asked));
+            let result = carry(&mut |world| {
+                check_ready(world, observed, &asked);
+                world.cluster.write_status(version, &asked)
+            });
             Outcome::StatusWritten { asked, result }
         }
         Action::Wait
@@ -205,6 +213,7 @@ fn provider_effect(world: &mut World, action: Action, fate: Fate) -> Outcome {
             Outcome::Created { key, result: world.cloud.create(&request, fate, now) }
         }
         Action::Delete { target, .. } => {
+            check_delete(world, &target);
             let result = world.cloud.delete(&target, fate, now);
             Outcome::Deleted { target, result }
         }
@@ -213,5 +222,42 @@ fn provider_effect(world: &mut World, action: Action, fate: Fate) -> Outcome {
         | Action::PatchMetadata(_)
         | Action::WriteStatus(_)
         | Action::RemoveFinalizer(_) => unreachable!(),
+    }
+}
+
+/// Ours only, and hidden first.
+fn check_delete(world: &World, target: &InstanceRef) {
+    if let Some(instance) = world.cloud.view(&target.id) {
+        let ours = target.owner.iter().all(|(key, value)| instance.tags.get(key) == Some(value));
+        assert!(ours && target.owner.len() == 2, "a delete of {instance:?}\n{}", world.story());
+    }
+    let Some(proxy) = world.cluster.live() else { return };
+    let shown = proxy.status.as_ref().and_then(|status| status.ip.as_ref());
+    let hidden = proxy.metadata.deletion_timestamp.is_some() || shown.is_none();
+    assert!(hidden, "a delete of {target:?} while clients are sent there\n{}", world.story());
+}
+
+/// Ready of a generation is said only of a machine that was made from its spec.
+fn check_ready(world: &World, observed: &Observed, asked: &ProxyStatus) {
+    let object = &observed.object;
+    let ready =
+        asked.conditions.iter().find(|condition| condition.type_ == "Ready" && condition.status == "True");
+    let id = asked.provider_id.as_ref().and_then(|id| InstanceId::parse(id.as_str()).ok());
+    if ready.is_some_and(|ready| ready.observed_generation == Some(object.generation))
+        && let Some(instance) = id.and_then(|id| world.cloud.view(&id))
+    {
+        let tag = spec_hash(&object.spec, None).tag();
+        assert_eq!(spec_tag_of(&instance), Some(tag.as_str()), "{asked:?}\n{}", world.story());
+    }
+}
+
+/// Fresh eyes: nobody has changed the object since it was read.
+fn check_fresh(world: &World, observed: &Observed, action: &Action) {
+    let creates = matches!(action, Action::Create { .. });
+    let deletes = matches!(action, Action::Delete { .. }) && !observed.object.deleting;
+    let live = world.cluster.live().and_then(|proxy| proxy.metadata.resource_version.clone());
+    if creates || (deletes && live.is_some()) {
+        let seen = Some(&observed.object.resource_version);
+        assert_eq!(live.as_ref(), seen, "{action:?} on old news\n{}", world.story());
     }
 }

@@ -20,6 +20,8 @@ enum Event {
     Stop,
     Restart,
     Provider(Registry),
+    Scope,
+    Unreadable(bool),
     Probe,
 }
 
@@ -68,6 +70,8 @@ fn event() -> impl Strategy<Value = Event> {
             Just(Registry::Ready), Just(Registry::Loading), Just(Registry::Failed), Just(Registry::Unknown)
         ]
         .prop_map(Event::Provider),
+        1 => Just(Event::Scope),
+        1 => any::<bool>().prop_map(Event::Unreadable),
         2 => Just(Event::Probe),
     ]
 }
@@ -96,6 +100,8 @@ fn happen(world: &mut World, event: &Event) {
             world.verdict = None;
         }
         Event::Provider(registry) => world.registry = *registry,
+        Event::Scope => world.switch_scope(),
+        Event::Unreadable(unreadable) => world.unreadable = *unreadable,
         Event::Probe => world.probe(),
     }
 }
@@ -119,6 +125,7 @@ proptest! {
                 *size = 1.into();
             }
         });
+        world.return_to_scope();
         world.assert_settled();
     }
 }

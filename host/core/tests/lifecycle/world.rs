@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use egress_proxies_core::crd::Phase;
 use egress_proxies_core::facts::{Auth, Verdict};
-use egress_proxies_core::lifecycle::{FactsInput, Memory, Requeue, facts_of};
+use egress_proxies_core::lifecycle::{FactsInput, Memory, ObjectFacts, Requeue, facts_of};
 use egress_proxies_core::time::{Moment, Now};
 
 use super::cloud::Cloud;
@@ -16,25 +16,38 @@ use super::operator::{End, Registry, Script, pass};
 pub(crate) struct World {
     pub(crate) cluster: Cluster,
     pub(crate) cloud: Cloud,
+    /// The account that the provider does not reach now, and its name; see [`World::switch_scope`].
+    elsewhere: Cloud,
+    pub(crate) scope: &'static str,
     /// Lost when the operator dies.
     pub(crate) memory: Option<Memory>,
     pub(crate) registry: Registry,
     pub(crate) verdict: Option<Verdict>,
+    /// The Secrets that the Proxy refers to can't be read.
+    pub(crate) unreadable: bool,
     /// Rows of all decisions so far, for the message of a failure.
     pub(crate) rows: Vec<&'static str>,
     clock: Duration,
     seeds: u64,
 }
 
+/// The two accounts.
+const SCOPES: [&str; 2] = ["projects/p", "projects/q"];
+
 impl World {
     /// One Proxy, just applied, and an empty cloud.
     pub(crate) fn new(plans_ids: bool) -> Self {
+        let mut cloud = Cloud::new(plans_ids);
+        cloud.plant("zones/z0/px-another");
         Self {
             cluster: Cluster::new(),
-            cloud: Cloud::new(plans_ids),
+            elsewhere: cloud.clone(),
+            cloud,
+            scope: SCOPES[0],
             memory: None,
             registry: Registry::Ready,
             verdict: None,
+            unreadable: false,
             rows: Vec::new(),
             clock: Duration::from_secs(1000),
             seeds: 0,
@@ -53,25 +66,49 @@ impl World {
         Now { wall, mono: Moment::after_start(self.clock) }
     }
 
+    /// The providers config now points to the other account.
+    pub(crate) fn switch_scope(&mut self) {
+        std::mem::swap(&mut self.cloud, &mut self.elsewhere);
+        self.scope = if self.scope == SCOPES[0] { SCOPES[1] } else { SCOPES[0] };
+    }
+
+    /// The providers config points to where the object says that its machine is, or may be.
+    pub(crate) fn return_to_scope(&mut self) {
+        let Some(proxy) = self.cluster.live() else { return };
+        let object = ObjectFacts::of(proxy).unwrap();
+        let recorded = object.status.provider_id.and(object.status.provider_scope);
+        if recorded.or(object.planned_scope).is_some_and(|scope| scope != self.scope) {
+            self.switch_scope();
+        }
+    }
+
+    /// Creates that made a machine, in both accounts.
+    pub(crate) fn creates(&self) -> u32 {
+        self.cloud.creates + self.elsewhere.creates
+    }
+
     /// Lets time pass.
     pub(crate) fn advance(&mut self, span: Duration) {
         let end = self.clock + span;
         while self.clock < end {
-            self.clock = self.cloud.next_event(self.clock).map_or(end, |at| at.min(end));
+            let next = |cloud: &Cloud| cloud.next_event(self.clock);
+            let at = next(&self.cloud).into_iter().chain(next(&self.elsewhere)).min();
+            self.clock = at.map_or(end, |at| at.min(end));
             self.cloud.advance(self.clock);
+            self.elsewhere.advance(self.clock);
             self.check();
         }
     }
 
     /// Never two live machines.
     pub(crate) fn check(&self) {
-        let live = self.cloud.live();
-        assert!(live.len() <= 1, "two machines: {live:?}\n{}", self.story());
+        let live = (self.cloud.live(), self.elsewhere.live());
+        assert!(live.0.len() + live.1.len() <= 1, "two machines: {live:?}\n{}", self.story());
     }
 
     /// The finalizer went: no machine may be left, nor come.
     pub(crate) fn check_nothing_left(&self) {
-        assert_eq!(self.cloud.left(), 0, "a forgotten machine\n{}", self.story());
+        assert_eq!(self.cloud.left() + self.elsewhere.left(), 0, "a forgotten machine\n{}", self.story());
     }
 
     /// The decisions of late.
@@ -104,14 +141,15 @@ impl World {
         }
     }
 
-    /// Runs as the real loop does, without any fault, for this long: a pass after each write, after each
-    /// verdict, and when the last one asked for it.
+    /// Runs as the real loop does, without any fault, for this long: a pass at once, after each verdict, and
+    /// when the last one asked for it. The operator's own writes start none.
     pub(crate) fn calm(&mut self, span: Duration) {
         self.registry = Registry::Ready;
+        self.unreadable = false;
         let end = self.clock + span;
         let mut due = self.clock;
         while self.clock < end {
-            let (writes, verdict) = (self.cluster.writes, self.verdict.clone());
+            let verdict = self.verdict.clone();
             if self.clock >= due {
                 due = match pass(self, &Script::default()) {
                     End::Waits(Requeue::After(wait), _) => self.clock + wait,
@@ -120,7 +158,7 @@ impl World {
                 };
             }
             self.probe();
-            if self.cluster.writes != writes || self.verdict != verdict {
+            if self.verdict != verdict {
                 due = self.clock + Duration::from_millis(100);
             }
             let next = due.max(self.clock + Duration::from_millis(100));

@@ -248,19 +248,28 @@ pub(super) fn is_running(instance: &Instance) -> bool {
     instance.state == InstanceState::Running && !instance.endpoints.is_empty()
 }
 
-/// What to say when the recorded machine is of a scope that the provider no longer sees.
+/// What to say when the recorded machine, or one that may have been made and could not be recorded, is of a
+/// scope that the provider no longer sees: there, its absence proves nothing.
 pub(super) fn scope_conflict(
     cx: &Context<'_>,
     provider: &ProviderInfo,
 ) -> Option<(ProvisionedReason, String)> {
-    let status = &cx.observed.object.status;
-    status.provider_id.as_ref()?;
-    let made_in = status.provider_scope.as_ref().filter(|scope| **scope != provider.scope)?;
+    let (object, memory) = (&cx.observed.object, &cx.observed.memory);
+    let elsewhere = |scope: &Option<String>| scope.clone().filter(|scope| *scope != provider.scope);
+    let is_recorded = object.status.provider_id.is_some();
+    let recorded = elsewhere(&object.status.provider_scope).filter(|_| is_recorded);
+    // Every create was answered, and what was made is recorded or was seen to be absent.
+    let is_settled = memory.saw_all_creates_answered() && memory.unrecorded.is_none();
+    let planned = || elsewhere(&object.planned_scope).filter(|_| !is_recorded && !is_settled);
+    let (made, scope) = match recorded {
+        Some(scope) => ("the machine was made in", scope),
+        None => ("a machine may have been made in", planned()?),
+    };
     Some((
         ProvisionedReason::OutOfScope,
         format!(
-            "the machine was made in {made_in:?}, but provider {} now reaches {:?}: the machine is left \
-             alone until the providers config points there again",
+            "{made} {scope:?}, but provider {} now reaches {:?}: the machine is left alone, and none is made \
+             elsewhere, until the providers config points there again",
             provider.name, provider.scope
         ),
     ))

@@ -87,7 +87,9 @@ fn make(cx: &Context<'_>, provider: &ProviderFacts, wanted: &Desired) -> Decisio
         let status = intent(Stage::Creating);
         return cx.rest("an_earlier_create_may_still_land", status, left);
     }
-    if let Some(patch) = metadata_patch(&cx.observed.object, &wanted.hash, plan.id.as_ref()) {
+    if let Some(patch) =
+        metadata_patch(&cx.observed.object, &wanted.hash, plan.id.as_ref(), &provider.info.scope)
+    {
         return act("what_will_be_made_is_written_down", Action::PatchMetadata(patch), untouched());
     }
     if !cx.is_fresh() {

@@ -1,7 +1,7 @@
 //! The object is gone, or another one has its name. If this process made a machine whose id could not be
 //! written down, that machine is deleted now; anything else without an owner is left to garbage collection.
 
-use super::context::{Context, Provider, provider_of, stop};
+use super::context::{Context, Provider, provider_of, scope_conflict, stop};
 use crate::lifecycle::{Decision, MachineSeen, Requeue};
 
 /// Deletes what was made for an object that no longer is.
@@ -9,6 +9,10 @@ pub(super) fn decide(cx: &Context<'_>) -> Decision {
     let done = || stop("the_object_is_gone", Requeue::Done);
     let Some(made) = &cx.observed.memory.unrecorded else { return done() };
     match provider_of(cx) {
+        Provider::Ready(provider) if scope_conflict(cx, &provider.info).is_some() => {
+            let late = Requeue::After(cx.policy.slow_poll);
+            return stop("the_object_is_gone_and_the_provider_fails", late);
+        }
         Provider::Ready(_) => {}
         Provider::Loading => {
             let soon = Requeue::After(cx.policy.deletion_poll);

@@ -33,9 +33,14 @@ pub(super) fn decide(cx: &Context<'_>) -> Decision {
             return unavailable(cx, recorded.is_some(), message);
         }
     };
-    if let Some(problem) = scope_conflict(cx, &provider.info) {
-        let status = cx.kept(Some(problem));
-        return cx.rest("the_scope_changed", status, Requeue::After(cx.policy.slow_poll));
+    if let Some((reason, message)) = scope_conflict(cx, &provider.info) {
+        let requeue = Requeue::After(cx.policy.slow_poll);
+        // Not `recorded`: that it is absent here says nothing of there.
+        if object.recorded_id().is_some() {
+            return cx.rest("the_scope_changed", cx.kept(Some((reason, message))), requeue);
+        }
+        let status = intent(Stage::Blocked(reason, message));
+        return cx.rest("a_machine_may_be_in_another_scope", status, requeue);
     }
     if let Some(left) = cx.held_for() {
         return held(cx, recorded.is_some(), left);

@@ -5,7 +5,7 @@ use crate::provider::{Instance, ProviderInfo};
 
 use super::context::{Context, act};
 
-/// Hides the machine, looks at the object and the machine afresh, deletes, then waits until it is absent.
+/// Looks at the machine afresh, hides it, looks at the object, deletes, then waits until it is absent.
 /// `why` has the word for logs and the text for people.
 pub(super) fn remove(
     cx: &Context<'_>,
@@ -13,20 +13,19 @@ pub(super) fn remove(
     instance: &Instance,
     why: (&'static str, &'static str),
 ) -> Decision {
+    // What was remembered may be of before an outage: nothing is hidden that can't be asked for now.
+    let Some(MachineSeen::Found(seen)) = cx.seen(&instance.id) else { return cx.get(row, &instance.id) };
     let status = cx.intent_with(Stage::Replacing(why.1.to_owned()), instance, false);
     if let Some(action) = cx.write_if_new(&status) {
         return act(row, action, status); // hidden from clients before it goes
     }
-    match cx.seen(&instance.id) {
-        Some(MachineSeen::Found(seen)) if cx.delete_is_due(seen) => {
-            if cx.is_fresh() {
-                Decision { status, ..cx.delete(row, seen, why.0) }
-            } else {
-                act(row, Action::LookAgain, status)
-            }
-        }
-        Some(MachineSeen::Found(seen)) => cx.rest(row, status, cx.deletion_poll(seen)),
-        Some(MachineSeen::Absent(_) | MachineSeen::CouldNotTell(_)) | None => cx.get(row, &instance.id),
+    if !cx.delete_is_due(seen) {
+        return cx.rest(row, status, cx.deletion_poll(seen));
+    }
+    if cx.is_fresh() {
+        Decision { status, ..cx.delete(row, seen, why.0) }
+    } else {
+        act(row, Action::LookAgain, status)
     }
 }
 

@@ -117,11 +117,13 @@ pub(super) fn metadata_patch(
     object: &ObjectFacts,
     hash: &SpecHash,
     planned: Option<&InstanceId>,
+    scope: &str,
 ) -> Option<MetadataPatch> {
     let annotation = hash.annotation();
     let same_hash = object.spec_hash.as_deref() == Some(annotation.as_str());
     let same_id = object.planned_id.as_ref() == planned;
-    if object.has_finalizer() && same_hash && same_id {
+    let same_scope = object.planned_scope.as_deref() == Some(scope);
+    if object.has_finalizer() && same_hash && same_id && same_scope {
         return None;
     }
     Some(MetadataPatch {
@@ -129,6 +131,7 @@ pub(super) fn metadata_patch(
         finalizers: with_finalizer(object),
         spec_hash: (!same_hash).then_some(annotation),
         planned_id: (!same_id).then(|| planned.cloned()),
+        planned_scope: (!same_scope).then(|| scope.to_owned()),
     })
 }
 
@@ -143,6 +146,7 @@ pub(super) fn adoption_patch(object: &ObjectFacts, hash: Option<&SpecHash>) -> O
         finalizers: with_finalizer(object),
         spec_hash: annotation,
         planned_id: None,
+        planned_scope: None,
     })
 }
 
@@ -154,6 +158,7 @@ pub(super) fn without_finalizer(object: &ObjectFacts) -> MetadataPatch {
         finalizers,
         spec_hash: None,
         planned_id: None,
+        planned_scope: None,
     }
 }
 

@@ -36,6 +36,7 @@ fn object() -> ObjectFacts {
         finalizers: Vec::new(),
         spec_hash: None,
         planned_id: None,
+        planned_scope: None,
         spec,
         status: ProxyStatus::default(),
     }

@@ -4,7 +4,9 @@
 //! carries the finalizers of others as they were read. A patch that meets another version of the object
 //! is never forced: the caller looks again and decides anew.
 
-use egress_proxies_core::crd::{PLANNED_ID_ANNOTATION, Proxy, SPEC_HASH_ANNOTATION};
+use egress_proxies_core::crd::{
+    PLANNED_ID_ANNOTATION, PLANNED_SCOPE_ANNOTATION, Proxy, SPEC_HASH_ANNOTATION,
+};
 use egress_proxies_core::ids::ProxyUid;
 use egress_proxies_core::lifecycle::MetadataPatch;
 use kube::Api;
@@ -29,6 +31,9 @@ fn body(uid: &ProxyUid, wanted: &MetadataPatch) -> Value {
     if let Some(id) = &wanted.planned_id {
         annotations.insert(PLANNED_ID_ANNOTATION.to_owned(), json!(id)); // null removes it
     }
+    if let Some(scope) = &wanted.planned_scope {
+        annotations.insert(PLANNED_SCOPE_ANNOTATION.to_owned(), json!(scope));
+    }
     let mut metadata = json!({
         "uid": uid,
         "resourceVersion": wanted.resource_version,
@@ -51,6 +56,7 @@ mod tests {
             finalizers: vec!["other.example.com/one".to_owned()],
             spec_hash: None,
             planned_id: None,
+            planned_scope: None,
         }
     }
 
@@ -67,12 +73,20 @@ mod tests {
     fn annotations_are_set_and_removed_together_with_the_finalizers() {
         let uid = ProxyUid::parse("u-1").unwrap();
         let id = InstanceId::parse("ns/px-1").unwrap();
-        let set =
-            MetadataPatch { spec_hash: Some("v1:ab".to_owned()), planned_id: Some(Some(id)), ..wanted() };
+        let set = MetadataPatch {
+            spec_hash: Some("v1:ab".to_owned()),
+            planned_id: Some(Some(id)),
+            planned_scope: Some("ns".to_owned()),
+            ..wanted()
+        };
         let annotations = &body(&uid, &set)["metadata"]["annotations"];
         assert_eq!(
             annotations,
-            &json!({"crawl.example.com/spec-hash": "v1:ab", "crawl.example.com/planned-id": "ns/px-1"})
+            &json!({
+                "crawl.example.com/spec-hash": "v1:ab",
+                "crawl.example.com/planned-id": "ns/px-1",
+                "crawl.example.com/planned-scope": "ns",
+            })
         );
         let removed = MetadataPatch { planned_id: Some(None), ..wanted() };
         assert_eq!(

@@ -80,6 +80,7 @@ impl Case {
             finalizers: Vec::new(),
             spec_hash: None,
             planned_id: None,
+            planned_scope: None,
             spec: spec(mode),
             status: ProxyStatus::default(),
         };
@@ -111,6 +112,7 @@ impl Case {
         case.observed.object.finalizers = vec![FINALIZER.to_owned()];
         case.observed.object.spec_hash = Some(case.hash().annotation());
         case.observed.object.planned_id = Some(id("m1"));
+        case.observed.object.planned_scope = Some(info().scope);
         case
     }
 

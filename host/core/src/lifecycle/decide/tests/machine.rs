@@ -170,13 +170,12 @@ fn a_machine_whose_delete_is_under_way_is_never_shown_again() {
 
 /// What the decision would write of the generation that it is about; None if it writes nothing.
 fn generation_written(case: &Case) -> Option<i64> {
-    match case.decide().action {
-        Action::WriteStatus(status) => status.observed_generation,
-        other => {
-            assert!(matches!(other, Action::Wait), "{other:?}");
-            None
-        }
+    let action = case.decide().action;
+    if let Action::WriteStatus(status) = action {
+        return status.observed_generation;
     }
+    assert_eq!(action, Action::Wait);
+    None
 }
 
 #[test]

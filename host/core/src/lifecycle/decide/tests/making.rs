@@ -86,6 +86,7 @@ fn finalizer_hash_and_planned_id_are_one_patch() {
     assert_eq!(patch.finalizers, ["x/y", crate::crd::FINALIZER]);
     assert_eq!(patch.spec_hash, Some(Case::managed().hash().annotation()));
     assert_eq!(patch.planned_id, Some(Some(id("m1"))));
+    assert_eq!(patch.planned_scope.as_deref(), Some("projects/p"));
 }
 
 #[test]

@@ -11,6 +11,11 @@ fn failed() -> ProviderView {
     ProviderView::Failed { stage: "compile", reason: "not a component".to_owned() }
 }
 
+/// The metadata were written for another scope than the provider reaches now.
+fn elsewhere(case: Case) -> Case {
+    case.edit(|observed| observed.object.planned_scope = Some("projects/other".to_owned()))
+}
+
 rows! {
     the_finalizer_is_removed: Case::claimed().deleted().api(ApiState::FinalizerRemoved)
         => Action::Wait, Requeue::Done, Stage::Untouched,
@@ -50,6 +55,8 @@ rows! {
     the_scope_changed: Case::published().edit(|observed| {
         observed.object.status.provider_scope = Some("projects/other".to_owned());
     }) => Action::WriteStatus(_), Requeue::After(_), Stage::Kept(Some((ProvisionedReason::OutOfScope, _))),
+    a_machine_may_be_in_another_scope: elsewhere(Case::claimed())
+        => Action::WriteStatus(_), Requeue::After(_), Stage::Blocked(ProvisionedReason::OutOfScope, _),
     a_back_off_holds: Case::claimed().get_fails(Reason::Transient)
         => Action::WriteStatus(_), Requeue::After(_), Stage::Blocked(ProvisionedReason::Retrying, _),
     a_provider_call_waits_for_its_turn: Case::claimed().get_fails(Reason::Host(HostFault::NoPermit))
@@ -196,4 +203,30 @@ fn an_absence_from_before_a_create_does_not_count_after_it() {
     // The pass died with its create under way; the object is deleted later than the absences lie apart.
     let deleted = case.later(72).next_pass().deleted().absent("m1").listed(Vec::new());
     assert_eq!(deleted.decide().row, "a_deletion_waits_for_the_second_absence");
+}
+
+#[test]
+fn a_create_that_may_have_gone_to_another_scope_holds_everything_until_it_is_known_to_be_answered() {
+    let answered = |case: Case| case.edit(|observed| observed.memory.first_touch = true);
+    let row = |case: Case| case.decide().row;
+    assert_eq!(row(elsewhere(Case::claimed()).deleted()), "a_deletion_waits_for_its_scope");
+    let unrecorded = elsewhere(Case::claimed()).unrecorded();
+    assert_eq!(row(answered(unrecorded.clone())), "a_machine_may_be_in_another_scope");
+    let gone = answered(unrecorded).gone().decide();
+    assert_eq!((gone.row, gone.requeue), ("the_object_is_gone_and_the_provider_fails", late()));
+    assert_eq!(row(answered(elsewhere(Case::claimed()))), "the_planned_machine_is_looked_at");
+    assert_eq!(row(elsewhere(Case::published())), "the_machine_is_looked_at", "it is recorded, and here");
+}
+
+fn late() -> Requeue {
+    Requeue::After(std::time::Duration::from_mins(10))
+}
+
+#[test]
+fn an_absence_in_another_scope_does_not_cost_a_recorded_machine_its_name() {
+    let case = Case::published().absent("m1").edit(|observed| {
+        observed.object.status.provider_scope = Some("projects/other".to_owned());
+    });
+    let Action::WriteStatus(status) = case.decide().action else { panic!("{:#?}", case.decide()) };
+    assert_eq!(status.provider_id.as_deref(), Some("m1"));
 }
