@@ -122,8 +122,6 @@ pub(crate) fn pass(world: &mut World, script: &Script) -> End {
         }
         sending(&mut observed, &decision.action);
         let before = observed.memory.clone();
-        let of =
-            |fates: &[Fate], at: usize| fates.get(at).or_else(|| fates.last()).copied().unwrap_or(Fate::Fine);
         let outcome = match decision.action {
             Action::Wait => unreachable!(),
             Action::LookAgain
@@ -131,7 +129,7 @@ pub(crate) fn pass(world: &mut World, script: &Script) -> End {
             | Action::WriteStatus(_)
             | Action::RemoveFinalizer(_) => {
                 api_calls += 1;
-                api_effect(world, &observed, decision.action, of(&script.api, api_calls - 1))
+                api_effect(world, &observed, decision.action, fate_at(&script.api, api_calls - 1))
             }
             Action::ValidateCreate { .. }
             | Action::Get(_)
@@ -139,10 +137,8 @@ pub(crate) fn pass(world: &mut World, script: &Script) -> End {
             | Action::Create { .. }
             | Action::Delete { .. } => {
                 provider_calls += 1;
-                if script.forced_away.is_none() {
-                    check_fresh(world, &observed, &decision.action);
-                }
-                provider_effect(world, decision.action, of(&script.fates, provider_calls - 1))
+                check_fresh(world, script, &observed, &decision.action);
+                provider_effect(world, decision.action, fate_at(&script.fates, provider_calls - 1))
             }
         };
         world.check();
@@ -157,6 +153,10 @@ pub(crate) fn pass(world: &mut World, script: &Script) -> End {
         absorb(&mut observed, outcome, &policy, world.now());
     }
     unreachable!()
+}
+
+fn fate_at(fates: &[Fate], at: usize) -> Fate {
+    fates.get(at).or_else(|| fates.last()).copied().unwrap_or(Fate::Fine)
 }
 
 fn api_effect(world: &mut World, observed: &Observed, action: Action, fate: Fate) -> Outcome {
@@ -252,7 +252,10 @@ fn check_ready(world: &World, observed: &Observed, asked: &ProxyStatus) {
 }
 
 /// Fresh eyes: nobody has changed the object since it was read.
-fn check_fresh(world: &World, observed: &Observed, action: &Action) {
+fn check_fresh(world: &World, script: &Script, observed: &Observed, action: &Action) {
+    if script.forced_away.is_some() {
+        return;
+    }
     let creates = matches!(action, Action::Create { .. });
     let deletes = matches!(action, Action::Delete { .. }) && !observed.object.deleting;
     let live = world.cluster.live().and_then(|proxy| proxy.metadata.resource_version.clone());

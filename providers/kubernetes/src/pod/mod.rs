@@ -44,7 +44,7 @@ object!(Metadata {
 });
 object!(Spec { node_name: Option<String>, scheduling_gates: Vec<Gate>, containers: Vec<Container> });
 object!(Gate { name: String });
-object!(Container { ports: Vec<ContainerPort> });
+object!(Container { image: String, ports: Vec<ContainerPort> });
 object!(ContainerPort { container_port: u16 });
 object!(Status {
     phase: String,
@@ -214,8 +214,16 @@ impl Pod {
     fn waiting_problem(&self, waiting: &Waiting) -> Option<Failure> {
         let said = quote(&waiting.message);
         let (reason, message) = match waiting.reason.as_str() {
+            // One text for the whole time: the kubelet says it in other words from try to try.
             "ErrImagePull" | "ImagePullBackOff" | "ErrImageNeverPull" | "RegistryUnavailable" => {
-                (Reason::Missing, format!("the image cannot be pulled: {said}"))
+                let image = self.spec.containers.first().map_or("", |container| container.image.as_str());
+                let message = format!(
+                    "the image {} cannot be pulled; see: kubectl describe pod -n {} {}",
+                    quote(image),
+                    self.metadata.namespace,
+                    self.metadata.name
+                );
+                (Reason::Missing, message)
             }
             "InvalidImageName" => {
                 (Reason::Invalid(String::new()), format!("not the name of an image: {said}"))

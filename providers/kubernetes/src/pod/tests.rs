@@ -100,6 +100,22 @@ fn what_squid_said_is_not_repeated() {
 }
 
 #[test]
+fn a_pull_that_fails_again_and_again_is_said_in_the_same_words() {
+    let spec = json!({"containers": [{"image": "registry.example/squid:1"}]});
+    let message = |reason: &str, said: &str| {
+        let mut status = waiting("Pending", reason);
+        status["containerStatuses"][0]["state"]["waiting"]["message"] = json!(said);
+        read_pod(&json!({"name": "px-1", "namespace": "n"}), &spec, &status).1.unwrap().message
+    };
+    let first = message("ErrImagePull", "rpc error: code = NotFound, attempt 1");
+    assert_eq!(first, message("ErrImagePull", "rpc error: code = NotFound, attempt 2"));
+    assert_eq!(first, message("ImagePullBackOff", "Back-off pulling image"));
+    for part in ["registry.example/squid:1", "kubectl describe pod -n n px-1"] {
+        assert!(first.contains(part), "{first}");
+    }
+}
+
+#[test]
 fn every_address_is_an_endpoint_and_the_first_comes_first() {
     let pod: Pod = serde_json::from_value(json!({
         "metadata": {"name": "px-1"},
