@@ -117,6 +117,8 @@ pub struct Unrecorded {
     pub id: InstanceId,
     /// Its identity.
     pub incarnation: Option<Incarnation>,
+    /// The scope it was made in: elsewhere its absence proves nothing.
+    pub scope: Option<String>,
 }
 
 /// A delete under way.

@@ -120,3 +120,23 @@ fn a_create_that_may_have_landed_in_another_account_is_neither_repeated_here_nor
         }
     }
 }
+
+#[test]
+fn an_old_copy_of_the_object_makes_no_second_machine_in_another_account() {
+    for plans_ids in [true, false] {
+        for behind in 0..4 {
+            let mut world = World::new(plans_ids);
+            // The status write that would name the machine fails.
+            pass(&mut world, &Script { api: vec![Fate::Fine, Fate::FailsBefore], ..Script::default() });
+            assert_eq!(world.creates(), 1);
+            world.switch_scope();
+            for _ in 0..3 {
+                pass(&mut world, &Script { behind, ..Script::default() });
+            }
+            world.calm(Duration::from_hours(1));
+            assert_eq!(world.creates(), 1, "{}", world.story());
+            world.return_to_scope();
+            world.assert_settled();
+        }
+    }
+}

@@ -261,9 +261,11 @@ pub(super) fn scope_conflict(
     // Every create was answered, and what was made is recorded or was seen to be absent.
     let is_settled = memory.saw_all_creates_answered() && memory.unrecorded.is_none();
     let planned = || elsewhere(&object.planned_scope).filter(|_| !is_recorded && !is_settled);
+    // An old copy of the object may not say yet what this process knows.
+    let unrecorded = memory.unrecorded.as_ref().and_then(|made| elsewhere(&made.scope));
     let (made, scope) = match recorded {
         Some(scope) => ("the machine was made in", scope),
-        None => ("a machine may have been made in", planned()?),
+        None => ("a machine may have been made in", unrecorded.or_else(planned)?),
     };
     Some((
         ProvisionedReason::OutOfScope,

@@ -1,7 +1,7 @@
 //! What create and delete say.
 
 use crate::lifecycle::memory::{Call, DeleteSent, Unrecorded};
-use crate::lifecycle::{MachineSeen, Observed, Owner, Policy};
+use crate::lifecycle::{MachineSeen, Observed, Owner, Policy, ProviderView};
 use crate::provider::{
     Deletion, Failure, FailureClass, HostFault, Instance, InstanceRef, InstanceState, Reason,
 };
@@ -19,6 +19,10 @@ pub(super) fn created(
     now: Moment,
 ) {
     let owner = Owner::new(&observed.object.uid, &observed.surroundings.cluster);
+    let scope = match &observed.surroundings.provider {
+        ProviderView::Ready(provider) => Some(provider.info.scope.clone()),
+        ProviderView::Unknown(_) | ProviderView::Loading | ProviderView::Failed { .. } => None,
+    };
     let memory = &mut observed.memory;
     memory.absent_since = None;
     memory.create_in_flight = false;
@@ -33,8 +37,8 @@ pub(super) fn created(
             memory.trouble = None;
             memory.failures = 0;
             memory.not_before = None;
-            memory.unrecorded =
-                Some(Unrecorded { id: instance.id.clone(), incarnation: instance.incarnation.clone() });
+            let (id, incarnation) = (instance.id.clone(), instance.incarnation.clone());
+            memory.unrecorded = Some(Unrecorded { id, incarnation, scope });
             note_found(observed, &instance, policy, now);
             observed.pass.machines.insert(instance.id.clone(), MachineSeen::Found(Box::new(instance)));
         }

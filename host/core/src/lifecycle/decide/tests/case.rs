@@ -188,7 +188,8 @@ impl Case {
     /// This process made `m1` and could not write that down.
     pub(super) fn unrecorded(self) -> Self {
         self.edit(|observed| {
-            observed.memory.unrecorded = Some(Unrecorded { id: id("m1"), incarnation: None });
+            observed.memory.unrecorded =
+                Some(Unrecorded { id: id("m1"), incarnation: None, scope: Some(info().scope) });
         })
     }
 

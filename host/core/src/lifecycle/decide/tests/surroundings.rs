@@ -230,3 +230,14 @@ fn an_absence_in_another_scope_does_not_cost_a_recorded_machine_its_name() {
     let Action::WriteStatus(status) = case.decide().action else { panic!("{:#?}", case.decide()) };
     assert_eq!(status.provider_id.as_deref(), Some("m1"));
 }
+
+#[test]
+fn an_old_copy_of_the_object_does_not_hide_in_which_scope_this_process_made_a_machine() {
+    let case = Case::managed().unrecorded().edit(|observed| {
+        if let Some(made) = &mut observed.memory.unrecorded {
+            made.scope = Some("projects/other".to_owned());
+        }
+    });
+    assert_eq!(case.decide().row, "a_machine_may_be_in_another_scope");
+    assert_eq!(case.gone().decide().row, "the_object_is_gone_and_the_provider_fails");
+}
