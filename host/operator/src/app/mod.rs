@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use egress_proxies_core::facts::{Fleet, LeaseCounts, Suspicions, Verdicts};
-use egress_proxies_core::provider::Providers;
 use tokio::sync::{mpsc, watch};
 
 use self::cluster::Cluster;
@@ -22,7 +21,7 @@ use self::gates::Gates;
 pub use self::providers::COMPILE_COMMAND;
 use self::providers::LoadedProviders;
 pub(crate) use self::providers::host_config;
-use self::servers::Servers;
+use self::servers::{Pages, Servers};
 pub use self::supervisor::Ending;
 use self::supervisor::Supervisor;
 use crate::clock::{SharedClock, SystemClock};
@@ -80,7 +79,7 @@ pub async fn run(settings: Settings, ending: Ending) -> anyhow::Result<()> {
         pool: store,
         fleet: channels.fleet.subscribe(),
         tokens: Arc::clone(&tokens),
-        metrics: Arc::clone(&metrics) as _,
+        metrics: Arc::<Metrics>::clone(&metrics),
         clock: Arc::clone(&clock),
     };
     metrics.scrape(ScrapeSources {
@@ -88,7 +87,8 @@ pub async fn run(settings: Settings, ending: Ending) -> anyhow::Result<()> {
         leases: channels.leases.subscribe(),
         providers: providers.series(),
     })?;
-    servers.spawn(&mut tasks, &ending, api, Arc::clone(&metrics), (providers.debug(), gates.all()));
+    let pages = Pages { metrics: Arc::clone(&metrics), providers: providers.debug(), gates: gates.all() };
+    servers.spawn(&mut tasks, &ending, api, pages);
     let watch_tokens = Tokens::watch(tokens, TOKENS_PERIOD, ending.stop.clone());
     let stop = ending.stop.clone();
     tasks.spawn("tokens", async move {
@@ -119,7 +119,7 @@ fn start_pool_and_health(
     let (good, good_probes) = mpsc::channel(PROBE_BACKLOG);
     let store = Arc::new(MemoryStore::new(channels.fleet.subscribe(), Arc::clone(clock), settings.cooldown));
     let sweeper = Sweeper::new(
-        Arc::clone(&store) as _,
+        Arc::<MemoryStore>::clone(&store),
         SweeperChannels {
             fleet: channels.fleet.subscribe(),
             good_probes,
@@ -148,7 +148,7 @@ fn start_pool_and_health(
         ports,
         HttpProber::new(Arc::clone(clock), policy, Arc::new(SystemResolver)),
         Arc::clone(clock),
-        Arc::clone(metrics) as _,
+        Arc::<Metrics>::clone(metrics),
         EngineSettings { max_in_flight: settings.probes.max_probes_in_flight.into() },
     );
     let stop = ending.stop.clone();
@@ -173,7 +173,7 @@ fn lifecycle_setup(
     LifecycleSetup {
         client: cluster.client.clone(),
         namespaces,
-        providers: providers.host() as Arc<dyn Providers>,
+        providers: providers.host(),
         provider_changes: providers.changed(),
         verdicts: channels.verdicts.subscribe(),
         fleet: channels.fleet,
@@ -183,6 +183,6 @@ fn lifecycle_setup(
         default_probe_url: settings.probes.probe_url.clone(),
         instance: settings.instance.clone(),
         leadership: Leadership::alone(),
-        metrics: Arc::clone(metrics) as _,
+        metrics: Arc::<Metrics>::clone(metrics),
     }
 }

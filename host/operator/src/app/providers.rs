@@ -39,7 +39,7 @@ impl LoadedProviders {
         }
         let mut host = host_config(&settings.store, settings.provider_memory_mib)?;
         host.kubernetes = Some(Arc::new(KubernetesRoute::new(cluster.config.clone())));
-        host.recorder = Arc::clone(metrics) as _;
+        host.recorder = Arc::<Metrics>::clone(metrics);
         let host = ProviderHost::start(host, config).context("the provider host could not start")?;
         Ok(Self { host })
     }

@@ -20,6 +20,13 @@ pub(super) struct Servers {
     probes: TcpListener,
 }
 
+/// What the operational endpoints show.
+pub(super) struct Pages {
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) providers: JsonSource,
+    pub(super) gates: Vec<Gate>,
+}
+
 impl Servers {
     pub(super) async fn bind(addresses: &config::Servers) -> anyhow::Result<Self> {
         Ok(Self {
@@ -29,14 +36,8 @@ impl Servers {
         })
     }
 
-    pub(super) fn spawn(
-        self,
-        tasks: &mut Supervisor,
-        ending: &Ending,
-        api: Api,
-        metrics: Arc<Metrics>,
-        (providers, gates): (JsonSource, Vec<Gate>),
-    ) {
+    pub(super) fn spawn(self, tasks: &mut Supervisor, ending: &Ending, api: Api, pages: Pages) {
+        let Pages { metrics, providers, gates } = pages;
         let text = Arc::new(move || metrics.text().map_err(|error| error.to_string()));
         let routers = [
             ("discovery API", self.discovery, http::router(api)),

@@ -55,8 +55,7 @@ async fn readyz(State(gates): State<Arc<Vec<Gate>>>) -> Response {
     if shut.is_empty() {
         return (StatusCode::OK, "ok\n").into_response();
     }
-    let lines: String = shut.iter().map(|name| format!("not ready: {name}\n")).collect();
-    (StatusCode::SERVICE_UNAVAILABLE, lines).into_response()
+    (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {}\n", shut.join("\nnot ready: "))).into_response()
 }
 
 #[derive(Clone)]

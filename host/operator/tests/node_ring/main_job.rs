@@ -65,7 +65,7 @@ fn a_spec_that_the_provider_cannot_serve_fails_and_names_the_field() {
     assert!(message.contains("/placement/zone"), "{message}");
     assert!(ring.pod(&proxy).is_none(), "nothing was made");
 
-    // The latch opens with the edit: apply takes away what is no longer in the manifest.
+    // The latch opens with the edit: `kubectl apply` takes the field away.
     space.proxy("one", "  mode: Managed\n  provider: kubernetes\n");
     space.wait("one", "Ready", "True");
 }

@@ -1,7 +1,6 @@
 //! The operator as a process, with the rights that `deploy/base` gives it, and the page at the far end.
 
 use std::fs;
-use std::io::Read;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -119,11 +118,7 @@ impl Ring {
 
     /// What the operator has logged.
     pub(crate) fn log_text(&self) -> String {
-        let mut text = String::new();
-        if let Ok(mut file) = fs::File::open(&self.log) {
-            let _ = file.read_to_string(&mut text);
-        }
-        text
+        fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
     }
 
     /// The pod of a Proxy, by its uid.

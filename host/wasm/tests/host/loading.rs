@@ -233,7 +233,7 @@ async fn what_the_config_says_of_a_provider_is_known_however_loading_ends() {
     all_known();
     let mut changed = host.changed();
     while host.reports().iter().any(|report| report.state == ProviderState::Loading) {
-        tokio::time::timeout(Duration::from_secs(60), changed.changed()).await.unwrap().unwrap();
+        tokio::time::timeout(Duration::from_mins(1), changed.changed()).await.unwrap().unwrap();
     }
     let states = host.reports().into_iter().map(|report| report.state).collect::<Vec<_>>();
     assert_eq!(states, [ProviderState::Failed, ProviderState::Failed, ProviderState::Ready]);
