@@ -44,10 +44,12 @@ const IMPURE: &[&str] = &[
     "prometheus",
 ];
 
+#[cfg(test)]
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
+#[cfg(test)]
 fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -62,6 +64,7 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Lines of code with their numbers: comments and test modules at the end of a file do not count.
+#[cfg(test)]
 fn code(path: &Path) -> Vec<(usize, String)> {
     let text = fs::read_to_string(path).unwrap();
     let lines = text.lines().map(str::trim).enumerate();
@@ -73,6 +76,7 @@ fn code(path: &Path) -> Vec<(usize, String)> {
 }
 
 /// Sources of the operator with their path below `src`, without tests.
+#[cfg(test)]
 fn operator_sources() -> Vec<(String, PathBuf)> {
     let src = root().join("host/operator/src");
     let named = rust_files(&src).into_iter().map(|path| {
@@ -83,6 +87,7 @@ fn operator_sources() -> Vec<(String, PathBuf)> {
 }
 
 /// Every line of these sources that holds one of the words and may not.
+#[cfg(test)]
 fn offences(words: &[String], allowed: impl Fn(&str) -> bool) -> Vec<String> {
     let mut found = Vec::new();
     for (below, path) in operator_sources().into_iter().filter(|(below, _)| !allowed(below)) {
@@ -95,6 +100,7 @@ fn offences(words: &[String], allowed: impl Fn(&str) -> bool) -> Vec<String> {
     found
 }
 
+#[cfg(test)]
 fn words(list: &[&str]) -> Vec<String> {
     list.iter().map(ToString::to_string).collect()
 }
@@ -191,6 +197,7 @@ fn files_are_short_enough_to_be_read() {
 }
 
 /// Rust, Go, JavaScript, Python and shell that people write; not what tools generate.
+#[cfg(test)]
 fn is_ours(root: &Path, name: &str) -> bool {
     let path = Path::new(name);
     let generated = name.contains("/node_modules/") || name.contains("bindings/");

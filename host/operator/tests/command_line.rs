@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+#[cfg(test)]
 fn operator(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_egress-proxies-operator"))
         .args(arguments)
@@ -12,11 +13,13 @@ fn operator(arguments: &[&str]) -> Output {
         .unwrap()
 }
 
+#[cfg(test)]
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&[output.stdout.clone(), output.stderr.clone()].concat()).into_owned()
 }
 
 /// A folder with a component that is none, and a config that names it.
+#[cfg(test)]
 fn folder(config: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("providers.yaml"), config).unwrap();
@@ -24,6 +27,7 @@ fn folder(config: &str) -> tempfile::TempDir {
     folder
 }
 
+#[cfg(test)]
 fn path(folder: &Path, name: &str) -> String {
     folder.join(name).display().to_string()
 }

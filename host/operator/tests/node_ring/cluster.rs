@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 /// Longest wait for anything; a wait ends as soon as its condition holds.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
 
 /// Where the cluster is and what the tests run.
 #[derive(Debug, Clone)]
@@ -19,6 +19,7 @@ pub(crate) struct Settings {
 }
 
 /// The settings that `make test` gives, or a line that says what is left out.
+#[expect(clippy::print_stderr, reason = "a skipped test has to say so")]
 #[expect(clippy::disallowed_methods, reason = "a test binary has no Config; these three name its ring")]
 pub(crate) fn settings() -> Option<Settings> {
     let path = |name: &str| std::env::var_os(name).filter(|text| !text.is_empty()).map(PathBuf::from);

@@ -4,7 +4,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -30,6 +30,8 @@ pub(crate) struct Ring {
     pub(crate) page: String,
     api: String,
     log: PathBuf,
+    // Its standard input keeps the supervisor waiting.
+    _supervisor: Child,
 }
 
 /// The ring of this test binary, or `None` with a line that says what is left out.
@@ -72,7 +74,7 @@ impl Ring {
         let dir = tempfile::Builder::new().prefix("epo-node-ring-").tempdir().expect("a folder").keep();
         write_config(&cluster, &dir, &page);
         let log = dir.join("operator.log");
-        let mut child = Command::new("sh")
+        let supervisor = Command::new("sh")
             .args(["-c", SUPERVISOR, "operator"])
             .args(["--providers-config", &dir.join("providers.yaml").display().to_string()])
             .args(["--discovery-address", &api, "--metrics-address", &metrics, "--probe-address", &probes])
@@ -88,9 +90,7 @@ impl Ring {
             .stdin(Stdio::piped())
             .spawn()
             .expect("the operator starts");
-        // Kept open for as long as this process lives.
-        std::mem::forget(child.stdin.take());
-        let ring = Self { cluster, page, api: format!("http://{api}"), log };
+        let ring = Self { cluster, page, api: format!("http://{api}"), log, _supervisor: supervisor };
         wait_for("the operator is ready", || match curl(&[&format!("http://{probes}/readyz")]) {
             Answer { status: 200, .. } => Ok(()),
             other => Err(format!("{other:?}\n{}", ring.log_text())),
@@ -123,8 +123,7 @@ impl Ring {
 
     /// The pod of a Proxy, by its uid.
     pub(crate) fn pod(&self, proxy: &Value) -> Option<Value> {
-        let uid = proxy["metadata"]["uid"].as_str().expect("a uid");
-        self.cluster.get(PODS, "pod", &format!("px-{uid}"))
+        self.cluster.get(PODS, "pod", &format!("px-{}", proxy["metadata"]["uid"].as_str()?))
     }
 }
 
@@ -139,9 +138,7 @@ impl Drop for Namespace {
     fn drop(&mut self) {
         let (ok, said) =
             self.ring.cluster.try_kubectl(&["delete", "namespace", &self.name, "--timeout=100s"]);
-        if !ok && !std::thread::panicking() {
-            panic!("namespace {} is not deleted: {said}", self.name);
-        }
+        assert!(ok || std::thread::panicking(), "namespace {} is not deleted: {said}", self.name);
     }
 }
 

@@ -24,7 +24,7 @@ use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 use tokio::sync::OnceCell;
 
 const TOKEN: &str = "test-admin-token";
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 static SHARED: OnceCell<Option<ApiServer>> = OnceCell::const_new();
 static NAMESPACES: AtomicU32 = AtomicU32::new(0);
 
@@ -67,6 +67,7 @@ impl ApiServer {
         SHARED.get_or_init(Self::start).await.as_ref()
     }
 
+    #[expect(clippy::print_stderr, reason = "a skipped test has to say so")]
     async fn start() -> Option<Self> {
         let Some(bin) = node_binaries() else {
             eprintln!(
