@@ -53,7 +53,8 @@ async fn a_create_that_lands_after_its_reconcile_panicked_is_not_forgotten_by_a_
     bench.delete("a").await;
     bench.until_gone("a").await;
     assert_eq!(bench.cloud.landing(), 0, "the finalizer went while a create was under way");
-    assert_eq!((bench.cloud.born(), bench.cloud.machines()), (1, Vec::new()));
+    // A second create may have been sent before the deletion was seen: it is the same machine while both live.
+    assert_eq!((bench.cloud.most_at_once(), bench.cloud.machines()), (1, Vec::new()));
     operator.stop().await;
 }
 
