@@ -10,6 +10,7 @@ pub mod clock;
 pub mod config;
 pub mod kubernetes_client;
 pub mod kubernetes_route;
+pub mod leadership;
 
 pub mod health;
 pub mod http;

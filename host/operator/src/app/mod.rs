@@ -28,7 +28,8 @@ use crate::clock::{SharedClock, SystemClock};
 use crate::config::Settings;
 use crate::health::{EndpointPolicy, Engine, EngineSettings, HttpProber, Ports, SystemResolver};
 use crate::http::{Api, TokenSources, Tokens};
-use crate::lifecycle::{self, Leadership, LifecycleSetup, Namespaces};
+use crate::leadership::Leadership;
+use crate::lifecycle::{self, LifecycleSetup, Namespaces};
 use crate::metrics::{Metrics, PerProxy, ScrapeSources};
 use crate::pool::{MemoryStore, Sweeper, SweeperChannels};
 

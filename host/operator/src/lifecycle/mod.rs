@@ -12,6 +12,6 @@ mod queue;
 mod recorder;
 mod status;
 
-pub use controller::{Leadership, LifecycleError, LifecycleSetup, run};
+pub use controller::{LifecycleError, LifecycleSetup, run};
 pub use observe::{Namespaces, WatchEnded};
 pub use recorder::{LifecycleMetrics, Outcome, Silent, Write};

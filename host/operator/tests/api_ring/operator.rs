@@ -9,8 +9,9 @@ use egress_proxies_core::facts::{Fleet, Verdict, Verdicts};
 use egress_proxies_core::lifecycle::Policy;
 use egress_proxies_operator::clock::SystemClock;
 use egress_proxies_operator::kubernetes_client;
+use egress_proxies_operator::leadership::Leadership;
 use egress_proxies_operator::lifecycle::{
-    self, Leadership, LifecycleMetrics, LifecycleSetup, Namespaces, Outcome, Write,
+    self, LifecycleMetrics, LifecycleSetup, Namespaces, Outcome, Write,
 };
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};

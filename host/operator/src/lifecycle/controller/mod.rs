@@ -32,33 +32,12 @@ use super::observe::{self, Namespaces, OnChange, OwnWrites, Sources, Stores, Wat
 use super::queue::Taken;
 use super::recorder::LifecycleMetrics;
 use crate::clock::SharedClock;
+use crate::leadership::Leadership;
 
 /// How long reconciles under way may go on after the process was told to end.
 const DRAIN: Duration = Duration::from_secs(5);
 /// Until the next try after a reconcile that panicked.
 const AFTER_PANIC: Duration = Duration::from_mins(1);
-
-/// Who may act. Every replica publishes the fleet; only one acts.
-#[derive(Clone)]
-pub struct Leadership {
-    /// Becomes true when this process is elected.
-    pub elected: watch::Receiver<bool>,
-    /// Asked before each effect.
-    pub may_act: Arc<dyn Fn() -> bool + Send + Sync>,
-}
-
-impl Leadership {
-    /// There is no other process.
-    pub fn alone() -> Self {
-        Self { elected: watch::channel(true).1, may_act: Arc::new(|| true) }
-    }
-}
-
-impl std::fmt::Debug for Leadership {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Leadership").field("elected", &*self.elected.borrow()).finish_non_exhaustive()
-    }
-}
 
 /// All that the loop is connected to.
 pub struct LifecycleSetup {
