@@ -28,6 +28,7 @@ check_go() {
 
 check_rust() {
     local wanted found
+    say "    asking for the Rust of rust-toolchain.toml: where it is missing, rustup downloads it now (about 200 MB)"
     wanted="$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$repo/Cargo.toml")"
     if ! found="$(cd "$repo" && cargo --version 2>&1)"; then
         missing+=("cargo: Rust $wanted from https://rustup.rs; the one here says: ${found##*$'\n'}")

@@ -20,7 +20,7 @@ require_debian() {
 check_host() {
     local missing=() program
     [[ "$(uname -s)" == Linux ]] || fail "a node needs Linux: use a cluster of your own (see 'Another cluster' in deploy/local/README.md)"
-    [[ $EUID -eq 0 ]] || fail "a node needs root: run the same with 'sudo -E', or use a cluster of your own (see 'Another cluster' in deploy/local/README.md)"
+    [[ $EUID -eq 0 ]] || fail "a node needs root: run the same with 'sudo -E env \"PATH=\$PATH\" ...' (plain sudo does not find cargo and go), or use a cluster of your own (see 'Another cluster' in deploy/local/README.md)"
     for program in curl:curl mount:mount unshare:util-linux nsenter:util-linux flock:util-linux awk:mawk; do
         command -v "${program%%:*}" >/dev/null || missing+=("${program##*:}")
     done

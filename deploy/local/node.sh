@@ -13,14 +13,18 @@
 HOST_RECORD="$CLUSTER_DIR/host"
 
 # rules_are_ours : whether the KUBE- chains of this machine's iptables are this
-# cluster's. Both signs: a restart of the machine takes the rules and the
-# interface and leaves the record, and then they may be another Kubernetes'.
-rules_are_ours() { [[ -e "$HOST_RECORD/link" && -e "/sys/class/net/$HOST_LINK" ]]; }
+# cluster's. A restart of the machine takes the rules and leaves the record, and
+# then they may be another Kubernetes': hence the record of the start. The
+# interface is no sign, since somebody may have removed it by hand.
+rules_are_ours() {
+    [[ -e "$HOST_RECORD/link" && -r "$HOST_RECORD/boot" && "$(<"$HOST_RECORD/boot")" == "$(boot)" ]]
+}
+boot() { cat /proc/sys/kernel/random/boot_id; }
 
 # Only with our record of it is the interface ours to use and to remove.
 check_link() {
     [[ -e "$HOST_RECORD/link" || ! -e "/sys/class/net/$HOST_LINK" ]] ||
-        fail "the network interface $HOST_LINK belongs to another local cluster (with another EPO_CACHE): take that one down first, or remove it with 'ip link del $HOST_LINK'"
+        fail "the network interface $HOST_LINK belongs to another local cluster (with another EPO_CACHE): take that one down first ('EPO_CACHE=... make local-down'); if its cache folder is gone, restart this machine, which takes its interface and its iptables rules away"
 }
 
 # Folders that containerd and the kubelet use whatever they are told.
@@ -72,6 +76,7 @@ prepare_host() {
         check_link
         printf '%s\n' "$HOST_LINK" >"$HOST_RECORD/link"
     fi
+    boot >"$HOST_RECORD/boot"
     # An empty bridge is the one link without a wire that every kernel has.
     ip link show "$HOST_LINK" >/dev/null 2>&1 || ip link add "$HOST_LINK" type bridge
     ip address replace "$HOST_ADDRESS/32" dev "$HOST_LINK"

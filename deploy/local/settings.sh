@@ -27,7 +27,7 @@ NODE_PACKAGES=(
     containerd runc libseccomp2 containernetworking-plugins
     iptables libxtables12 libip4tc2 libip6tc2 libnftnl11 libmnl0
     conntrack libnetfilter-conntrack3 libnfnetlink0
-    iproute2 libbpf1 libelf1 zlib1g libcap2
+    iproute2 libbpf1 libelf1 zlib1g libcap2 libbsd0 libmd0
 )
 SQUID_PACKAGES=(
     squid squid-common squid-langpack busybox-static

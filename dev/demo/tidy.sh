@@ -17,37 +17,57 @@ look_around() {
         [[ "$found" != *customresourcedefinition* ]] || others="$(kubectl get px -A -o name)"
         [[ -z "$others" ]] ||
             fail "this cluster has Proxies already (${others%%$'\n'*}, ...), and the demo's operator would take them for its own: run it on a cluster without any"
+        same_as_ours || fail "what is installed in this cluster is not what this checkout would install (see above), and the demo must not change it: install this one with 'make install', or run the demo on another cluster"
         say "    there before and stays: ${found//$'\n'/, }"
     fi
     if kubectl -n "$system" get pod probe-target >/dev/null 2>&1; then had_page=yes; fi
 }
 
+# Whether what `install` applies would change anything.
+same_as_ours() { kubectl diff -f "$repo/crds" -f "$repo/deploy/base" >&2; }
+
 found_installed() {
     kubectl get --ignore-not-found -o name crd/proxies.crawl.example.com namespace/egress-proxies "namespace/$system"
 }
 
+# take_down : all of it is tried, whatever fails before; false if anything did.
 take_down() {
-    delete_proxies
+    local left=0
+    delete_proxies || left=1
     stop "$run_dir" operator 15
     # A token for the API server, the API's token, a proxy's credentials.
     rm -f "$run_dir"/{kubeconfig,token,lease.json}
     if [[ $started_cluster == yes ]]; then
-        "$here/down" && rm -f "$run_dir/installed"
+        "$here/down" && rm -f "$run_dir/installed" || left=1
     elif [[ $installed == yes ]]; then
-        uninstall && rm -f "$run_dir/installed"
+        uninstall || left=1
     elif [[ $had_page == no && -z "$page_url" ]]; then
-        kubectl delete --ignore-not-found --timeout=60s -f "$repo/dev/demo/probe-target.yaml" >/dev/null
+        remove "$repo/dev/demo/probe-target.yaml" || left=1
     fi
+    return $left
 }
 
 # While the operator still runs, so that no finalizer and no machine stays behind.
 delete_proxies() {
     # installed: those that an earlier, killed run has left.
     if [[ $applied == yes || $installed == yes ]]; then
-        kubectl -n default delete px "$proxy" --ignore-not-found --timeout=60s >/dev/null 2>&1 || true
+        kubectl -n default delete px "$proxy" --ignore-not-found --timeout=60s >/dev/null ||
+            { say "    the Proxy could not be deleted: see above, and 'kubectl -n default describe px $proxy'" >&2 && false; }
     fi
 }
 
+# Proxies that somebody has applied meanwhile, after KEEP=1 for instance, go with the CRD, and nobody would be
+# there to delete their machines.
 uninstall() {
-    kubectl delete --ignore-not-found --timeout=60s -f "$repo/dev/demo/probe-target.yaml" -f "$repo/deploy/base" -f "$repo/crds" >/dev/null
+    local others
+    others="$(kubectl get px -A -o name)" || return 1
+    if [[ -n "$others" ]]; then
+        say "    CRD, namespaces and rights stay: there are Proxies that are not the demo's (${others%%$'\n'*}, ...). No operator runs for them now: start one with 'make run', or delete them and run the demo again."
+        return
+    fi
+    remove "$repo/dev/demo/probe-target.yaml" "$repo/deploy/base" "$repo/crds" && rm -f "$run_dir/installed"
+}
+
+remove() { # remove FILE-OR-FOLDER...
+    kubectl delete --ignore-not-found --timeout=60s "${@/#/-f=}" >/dev/null
 }
