@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::crd::{PLANNED_ID_ANNOTATION, PLANNED_SCOPE_ANNOTATION};
 use crate::ids::{Incarnation, InstanceId};
 use crate::provider::{FailureClass, HostFault, Instance, InstanceRef, InstanceState, ProviderInfo, Reason};
 use crate::time::Now;
@@ -10,9 +11,9 @@ use crate::facts::Machine;
 use crate::lifecycle::memory::{DeleteSent, incarnation_of};
 use crate::lifecycle::pass::Presence;
 use crate::lifecycle::{
-    Action, CloudInitView, Decision, HealthView, MachineSeen, Observed, Owner, Policy, ProviderFacts,
-    ProviderView, ProvisionedReason, RecordedMachine, Requeue, Stage, StatusIntent, needs_write, render,
-    spec_hash,
+    Action, CloudInitView, Decision, HealthView, MachineSeen, ObjectFacts, Observed, Owner, Policy,
+    ProviderFacts, ProviderView, ProvisionedReason, RecordedMachine, Requeue, Stage, StatusIntent,
+    needs_write, render, spec_hash,
 };
 
 use super::fit::{Fit, fit};
@@ -263,16 +264,28 @@ pub(super) fn scope_conflict(
     let planned = || elsewhere(&object.planned_scope).filter(|_| !is_recorded && !is_settled);
     // An old copy of the object may not say yet what this process knows.
     let unrecorded = memory.unrecorded.as_ref().and_then(|made| elsewhere(&made.scope));
-    let (made, scope) = match recorded {
-        Some(scope) => ("the machine was made in", scope),
-        None => ("a machine may have been made in", unrecorded.or_else(planned)?),
+    let (made, scope, way_out) = match recorded {
+        Some(scope) => ("the machine was made in", scope, String::new()),
+        None => match unrecorded {
+            Some(scope) => ("a machine was made in", scope, String::new()),
+            None => ("a machine may have been made in", planned()?, nothing_was_made(object)),
+        },
     };
     Some((
         ProvisionedReason::OutOfScope,
         format!(
             "{made} {scope:?}, but provider {} now reaches {:?}: the machine is left alone, and none is made \
-             elsewhere, until the providers config points there again",
+             elsewhere, until the providers config points there again{way_out}",
             provider.name, provider.scope
         ),
     ))
+}
+
+/// The way out where a config was wrong from the start: nobody can look there, and nothing can be there.
+fn nothing_was_made(object: &ObjectFacts) -> String {
+    format!(
+        "; if you know that nothing was made there: kubectl annotate px -n {} {} {PLANNED_SCOPE_ANNOTATION}- \
+         {PLANNED_ID_ANNOTATION}-",
+        object.key.namespace, object.key.name
+    )
 }

@@ -218,6 +218,27 @@ fn a_create_that_may_have_gone_to_another_scope_holds_everything_until_it_is_kno
     assert_eq!(row(elsewhere(Case::published())), "the_machine_is_looked_at", "it is recorded, and here");
 }
 
+#[test]
+fn the_two_annotations_of_the_plan_removed_by_hand_end_the_waiting_for_another_scope() {
+    let stuck = elsewhere(Case::claimed()).decide();
+    let Action::WriteStatus(status) = stuck.action else { panic!("{stuck:#?}") };
+    let message = &status.conditions.first().unwrap().message;
+    for part in ["kubectl annotate px", "crawl.example.com/planned-scope-", "crawl.example.com/planned-id-"] {
+        assert!(message.contains(part), "{message}");
+    }
+    let freed = elsewhere(Case::claimed()).edit(|observed| {
+        observed.object.planned_scope = None;
+        observed.object.planned_id = None;
+    });
+    assert_eq!(freed.clone().decide().row, "the_machines_of_the_proxy_are_listed");
+    let empty = freed.clone().listed(Vec::new());
+    assert_eq!(empty.decide().row, "the_request_is_checked", "it is made as if nothing had been planned");
+    let deleted = freed.deleted().listed(Vec::new());
+    assert_eq!(deleted.decide().row, "a_deletion_waits_for_the_second_absence");
+    let later = deleted.later(72).next_pass().listed(Vec::new());
+    assert_eq!(later.decide().row, "nothing_is_left_the_finalizer_goes");
+}
+
 fn late() -> Requeue {
     Requeue::After(std::time::Duration::from_mins(10))
 }
