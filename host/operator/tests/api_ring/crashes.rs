@@ -59,6 +59,23 @@ async fn a_create_that_lands_after_its_reconcile_panicked_is_not_forgotten_by_a_
 }
 
 #[tokio::test]
+async fn an_operator_that_is_told_to_end_waits_for_a_create_and_writes_its_id_down() {
+    let Some(bench) = Bench::open("drain").await else { return };
+    bench.cloud.next(Verb::Create, Fault::Late(Duration::from_secs(2)));
+    let operator = bench.operator();
+    bench.create("a", managed()).await;
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
+    while bench.cloud.count(Verb::Create) == 0 {
+        assert!(tokio::time::Instant::now() < deadline, "no create was sent");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    operator.stop().await;
+    let status = bench.get("a").await.unwrap().status.unwrap_or_default();
+    assert!(status.provider_id.is_some(), "the answer of the create was lost: {status:?}");
+    assert_eq!(bench.cloud.born(), 1);
+}
+
+#[tokio::test]
 async fn an_operator_stopped_after_any_effect_ends_with_one_machine_and_then_with_none() {
     let Some(bench) = Bench::open("crashes").await else { return };
     for effects in 1.. {

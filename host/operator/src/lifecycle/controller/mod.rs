@@ -34,8 +34,9 @@ use super::recorder::LifecycleMetrics;
 use crate::clock::SharedClock;
 use crate::leadership::Leadership;
 
-/// How long reconciles under way may go on after the process was told to end.
-const DRAIN: Duration = Duration::from_secs(5);
+/// How long reconciles under way, with the provider calls they wait for, may go on after the process was told
+/// to end. Below what the application gives this loop, which may have to say goodbye after it.
+const DRAIN: Duration = Duration::from_secs(15);
 /// Until the next try after a reconcile that panicked.
 const AFTER_PANIC: Duration = Duration::from_mins(1);
 
@@ -93,7 +94,8 @@ pub enum LifecycleError {
     Election,
 }
 
-/// Runs until told to end. Dropping the future ends everything at once, effects under way included.
+/// Runs until told to end; then begins nothing more and gives what is under way [`DRAIN`], so that the answer
+/// of a create is still written down. Dropping the future ends everything at once, effects under way included.
 ///
 /// # Errors
 /// If a part of the loop ended by itself: the process cannot do its work and should end.
@@ -106,11 +108,11 @@ pub async fn run(setup: LifecycleSetup, cancel: CancellationToken) -> Result<(),
     for watch in watches {
         tasks.spawn(watch);
     }
+    // Not cut short by `cancel`: reconciles are drained inside.
     tokio::select! {
         biased;
-        () = cancel.cancelled() => Ok(()),
         ended = tasks.join_next() => Err(LifecycleError::Task(ended.and_then(Result::err))),
-        worked = work(setup, stores, triggers, own_writes, cancel.clone()) => worked,
+        worked = work(setup, stores, triggers, own_writes, cancel) => worked,
     }
 }
 
@@ -121,7 +123,10 @@ async fn work(
     own_writes: Arc<OwnWrites>,
     cancel: CancellationToken,
 ) -> Result<(), LifecycleError> {
-    stores.filled().await?;
+    match cancel.run_until_cancelled(stores.filled()).await {
+        None => return Ok(()),
+        Some(filled) => filled?,
+    }
     triggers.filled(&stores);
     let memories = Arc::new(Memories::default());
     let sources = Sources {
@@ -151,10 +156,13 @@ async fn work(
     let mut elected = setup.leadership.elected.clone();
     tokio::select! {
         biased;
-        () = cancel.cancelled() => Ok(()),
         ended = tasks.join_next() => Err(LifecycleError::Task(ended.and_then(Result::err))),
         worked = async {
-            elected.wait_for(|elected| *elected).await.map_err(|_| LifecycleError::Election)?;
+            let election = async { elected.wait_for(|elected| *elected).await.map(drop) };
+            match cancel.run_until_cancelled(election).await {
+                None => return Ok(()),
+                Some(won) => won.map_err(|_| LifecycleError::Election)?,
+            }
             controller.run(&cancel).await;
             Ok(())
         } => worked,
