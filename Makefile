@@ -26,7 +26,7 @@ check: ## format, lints, documentation, dependencies, generated files
 
 fmt: ## format everything
 	@cargo fmt --all
-	@gofmt -w deploy/local
+	@gofmt -w deploy/local bench
 
 build: ## the operator and the provider components, optimised
 	@cargo build --release --locked -p egress-proxies-operator
@@ -60,5 +60,6 @@ local-down: ## takes it down again and leaves nothing
 local-smoke: ## tries the local cluster: a pod, a Service, logs, exec
 	@deploy/local/smoke
 
-bench: ## benchmarks, printed as ratios
+bench: ## benchmarks, printed as ratios: provider calls, and a fleet on a real API server (FLEET, STEADY)
 	@cargo bench --locked -p egress-proxies-wasm
+	@bench/run

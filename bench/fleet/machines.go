@@ -1,0 +1,124 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// pageURL is fetched through every proxy. The name exists nowhere: only a proxy can answer for it.
+const pageURL = "http://page.bench.example/"
+
+// Machines are the far ends of the Pods: a forward proxy on an address of its own, all of them loopback
+// addresses of this host, which answers for the page itself.
+type Machines struct {
+	port   int
+	server *http.Server
+
+	mutex   sync.Mutex
+	free    []string
+	inUse   map[string]string // by the name of the Pod
+	probed  map[string]time.Time
+	probes  int
+	refused int
+}
+
+func startMachines(count int) (*Machines, error) {
+	addresses := make([]string, count)
+	for i := range addresses {
+		addresses[i] = fmt.Sprintf("127.77.%d.%d", i/250, i%250+1)
+	}
+	port, err := freePort(addresses[0])
+	if err != nil {
+		return nil, err
+	}
+	m := &Machines{port: port, free: addresses, inUse: map[string]string{}, probed: map[string]time.Time{}}
+	m.server = &http.Server{Handler: http.HandlerFunc(m.answer), ReadHeaderTimeout: 10 * time.Second}
+	for _, address := range addresses {
+		listener, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(port)))
+		if err != nil {
+			m.stop()
+			return nil, fmt.Errorf("the address of a machine: %w", err)
+		}
+		go func() { _ = m.server.Serve(listener) }()
+	}
+	return m, nil
+}
+
+// answer is that of a forward proxy: only a request that names the whole URL gets the page.
+func (m *Machines) answer(w http.ResponseWriter, r *http.Request) {
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	address, _, _ := net.SplitHostPort(local.String())
+	good := r.Method == http.MethodGet && r.URL.String() == pageURL
+	m.mutex.Lock()
+	m.probes++
+	if !good {
+		m.refused++
+	} else if _, ok := m.probed[address]; !ok {
+		m.probed[address] = time.Now()
+	}
+	m.mutex.Unlock()
+	if !good {
+		http.Error(w, "a proxy is asked for "+pageURL, http.StatusBadRequest)
+		return
+	}
+	_, _ = io.WriteString(w, "ok\n")
+}
+
+// take gives a Pod its address, always the same one.
+func (m *Machines) take(pod string) (string, error) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	if address, ok := m.inUse[pod]; ok {
+		return address, nil
+	}
+	if len(m.free) == 0 {
+		return "", fmt.Errorf("no address is left for pod %s: more machines than were asked for", pod)
+	}
+	address := m.free[0]
+	m.free = m.free[1:]
+	m.inUse[pod] = address
+	return address, nil
+}
+
+func (m *Machines) release(pod string) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	if address, ok := m.inUse[pod]; ok {
+		delete(m.inUse, pod)
+		m.free = append(m.free, address)
+	}
+}
+
+// watchProbes forgets all probes, to see them anew.
+func (m *Machines) watchProbes() {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	clear(m.probed)
+	m.probes, m.refused = 0, 0
+}
+
+// firstProbes says how many machines were probed since then, and when the last of them was.
+func (m *Machines) firstProbes() (count int, last time.Time) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	for _, at := range m.probed {
+		if at.After(last) {
+			last = at
+		}
+	}
+	return len(m.probed), last
+}
+
+// counts of requests since then: all, and those that were not what a proxy is asked.
+func (m *Machines) counts() (probes, refused int) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	return m.probes, m.refused
+}
+
+func (m *Machines) stop() { _ = m.server.Close() }
