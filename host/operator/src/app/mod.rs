@@ -167,10 +167,8 @@ fn lifecycle_setup(
     channels: Channels,
     (clock, metrics): (&SharedClock, &Arc<Metrics>),
 ) -> LifecycleSetup {
-    let namespaces = match settings.namespaces.as_slice() {
-        [] => Namespaces::All,
-        names => Namespaces::Only(names.to_vec()),
-    };
+    let names = settings.namespaces();
+    let namespaces = if names.is_empty() { Namespaces::All } else { Namespaces::Only(names) };
     LifecycleSetup {
         client: cluster.client.clone(),
         namespaces,

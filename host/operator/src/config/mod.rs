@@ -1,16 +1,20 @@
 //! Settings of the process: flags, with an environment variable for each, checked before anything starts.
 //!
 //! The only reader of the environment (clap does it). Durations are written as `500ms`, `5s`, `1m`, `2h`.
+//! What a value may be stands in `values`.
 
-use std::ffi::OsStr;
+mod values;
+
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::TypedValueParser;
 use clap::{Args, ValueEnum};
 use egress_proxies_core::lifecycle::Policy;
 use egress_proxies_core::provider::Secret;
+
+use self::values::{NamespaceList, ProbeUrlParser, cluster_id, duration, instance, namespaces, secret};
 
 /// Flags of `run`.
 #[derive(Debug, Clone, Args)]
@@ -19,19 +23,20 @@ pub struct Settings {
     #[arg(long, env = "PROVIDERS_CONFIG", value_name = "FILE")]
     pub providers_config: PathBuf,
     /// Namespaces to look for Proxies in, separated by commas; none = all.
-    #[arg(long, env = "WATCH_NAMESPACES", value_delimiter = ',', value_name = "NAME")]
-    pub namespaces: Vec<String>,
+    #[arg(long, env = "WATCH_NAMESPACES", value_parser = namespaces, value_name = "NAMES")]
+    namespaces: Vec<NamespaceList>,
     /// Identity of this cluster in the tags of machines; none = the uid of its kube-system namespace. Must
     /// never change while machines live.
     #[arg(long, env = "CLUSTER_ID", value_name = "ID", value_parser = cluster_id)]
     pub cluster_id: Option<String>,
-    /// Name of this process in Events, such as its pod.
-    #[arg(long, env = "POD_NAME", default_value = "egress-proxies-operator", value_name = "NAME")]
+    /// Name of this process in Events, such as its pod; none = egress-proxies-operator.
+    #[arg(long, env = "POD_NAME", default_value = "", hide_default_value = true, value_parser = instance, value_name = "NAME")]
     pub instance: String,
     /// Where compiled components are kept.
     #[command(flatten)]
     pub store: ComponentStore,
-    /// Memory in MiB that all provider calls in flight may have together.
+    /// Memory in MiB that all provider calls in flight may have together. One call may have a quarter of it:
+    /// below 512, each provider needs a limits.memoryMiB below its default of 128.
     #[arg(long, env = "PROVIDER_MEMORY_MIB", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(64..=1_048_576))]
     pub provider_memory_mib: u32,
     /// Addresses of the servers.
@@ -142,6 +147,12 @@ pub enum LogFormat {
 }
 
 impl Settings {
+    /// Namespaces to look for Proxies in, each once; none = all.
+    pub fn namespaces(&self) -> Vec<String> {
+        let names: BTreeSet<&String> = self.namespaces.iter().flat_map(|list| &list.0).collect();
+        names.into_iter().cloned().collect()
+    }
+
     /// Durations and limits of the lifecycle.
     pub fn policy(&self) -> Policy {
         Policy {
@@ -169,75 +180,6 @@ impl ComponentStore {
                 anyhow::anyhow!("--component-store is missing and there is no HOME to put it under")
             })
     }
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let rule = "write it as 500ms, 5s, 1m or 2h, from 100ms to 24h";
-    let parsed: jiff::SignedDuration =
-        text.parse().map_err(|_| format!("{text:?} is no duration: {rule}"))?;
-    let span = Duration::try_from(parsed).map_err(|_| format!("{text:?} is negative: {rule}"))?;
-    if (Duration::from_millis(100)..=Duration::from_hours(24)).contains(&span) {
-        Ok(span)
-    } else {
-        Err(format!("{text:?} is out of range: {rule}"))
-    }
-}
-
-fn cluster_id(text: &str) -> Result<String, String> {
-    let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    if (1..=63).contains(&text.len()) && text.bytes().all(allowed) {
-        Ok(text.to_owned())
-    } else {
-        Err("it becomes a tag of each machine: 1-63 of a-z, 0-9 and '-'".to_owned())
-    }
-}
-
-/// Reads a probe URL. A refusal does not repeat the value, which clap would do for any simpler parser: it may
-/// hold a password.
-#[derive(Debug, Clone, Copy)]
-struct ProbeUrlParser;
-
-impl TypedValueParser for ProbeUrlParser {
-    type Value = String;
-
-    fn parse_ref(
-        &self,
-        command: &clap::Command,
-        _argument: Option<&clap::Arg>,
-        value: &OsStr,
-    ) -> Result<String, clap::Error> {
-        let text = value.to_str().unwrap_or_default();
-        let refuse = |fault| {
-            let message = format!(
-                "--probe-url (or PROBE_URL) cannot be used: {fault}; give a URL such as https://example.com/health\n"
-            );
-            clap::Error::raw(clap::error::ErrorKind::ValueValidation, message).with_cmd(command)
-        };
-        probe_url(text).map_err(refuse)
-    }
-}
-
-fn probe_url(text: &str) -> Result<String, &'static str> {
-    let uri: http::Uri = text.parse().map_err(|_| "it is no URL in plain ASCII")?;
-    match uri.scheme_str() {
-        Some("http" | "https") => {}
-        Some(_) | None => return Err("it must start with http:// or https://"),
-    }
-    let authority = uri.authority().map(http::uri::Authority::as_str).unwrap_or_default();
-    if authority.contains('@') {
-        return Err(
-            "it must not hold a user name or a password, which everybody would see who sees the target",
-        );
-    }
-    if uri.host().is_none_or(str::is_empty) {
-        return Err("it has no host");
-    }
-    Ok(text.to_owned())
-}
-
-#[expect(clippy::unnecessary_wraps, reason = "clap's parsers give a Result")]
-fn secret(text: &str) -> Result<Secret<String>, String> {
-    Ok(Secret::new(text.to_owned()))
 }
 
 #[cfg(test)]
@@ -287,6 +229,39 @@ mod tests {
         let good = parse(&["--probe-url", "https://example.com/health?x=1"]).unwrap();
         assert_eq!(good.probes.probe_url.as_deref(), Some("https://example.com/health?x=1"));
         assert!(parse(&["--cluster-id", "My Cluster"]).unwrap_err().contains("1-63 of a-z"));
+    }
+
+    #[test]
+    fn namespaces_are_names_and_none_of_them_means_all() {
+        for (given, expected) in [
+            (&[][..], &[][..]),
+            (&[""], &[]),
+            (&[" , "], &[]),
+            (&["a, b"], &["a", "b"]),
+            (&["a,"], &["a"]),
+            (&["b", "a,b"], &["a", "b"]),
+        ] {
+            let arguments: Vec<String> = given.iter().map(|value| format!("--namespaces={value}")).collect();
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            assert_eq!(parse(&arguments).unwrap().namespaces(), expected, "{given:?}");
+        }
+        for bad in ["A_b", "a b", "a,-b", "a.b", &"x".repeat(64)] {
+            let said = parse(&["--namespaces", bad]).unwrap_err();
+            assert!(said.contains("--namespaces") && said.contains("1-63 of a-z"), "{bad}: {said}");
+        }
+    }
+
+    #[test]
+    fn the_name_in_events_is_one_that_the_api_server_takes() {
+        for (given, expected) in [
+            (&[][..], "egress-proxies-operator"),
+            (&["--instance="], "egress-proxies-operator"),
+            (&["--instance=pod-1"], "pod-1"),
+        ] {
+            assert_eq!(parse(given).unwrap().instance, expected);
+        }
+        let said = parse(&["--instance", &"x".repeat(129)]).unwrap_err();
+        assert!(said.contains("--instance") && said.contains("1-128"), "{said}");
     }
 
     #[test]
