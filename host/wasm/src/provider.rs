@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use egress_proxies_core::lifecycle::machine_name_of;
 use egress_proxies_core::provider::{
     Call, CreatePlan, CreateRequest, Deletion, Failure, HostFault, InstanceRef, Listing, Observation,
     Provider, ProviderInfo, Reason, Tags,
@@ -21,6 +22,7 @@ use crate::bindings::{Provider as Guest, egress_proxies::provider::model};
 use crate::call::mask::Mask;
 use crate::call::{self, Body, CallSetup, Instance, Op};
 use crate::convert::{self, Place};
+use crate::gate::Errand;
 use crate::load::{DocumentSchema, Loaded};
 
 /// Machines of one page.
@@ -88,12 +90,41 @@ pub(crate) struct WasmProvider {
     pub(crate) stop: CancellationToken,
 }
 
+/// What a call is about.
+#[derive(Clone, Copy)]
+enum Subject<'a> {
+    /// A machine to be made, now or later.
+    Wanted(&'a CreateRequest),
+    /// A machine to be looked at, or all of them.
+    Seen,
+    /// A machine to be deleted.
+    Unwanted(&'a InstanceRef),
+}
+
+impl Subject<'_> {
+    fn mask(self) -> Mask {
+        match self {
+            Self::Wanted(request) => Mask::of(request),
+            Self::Seen | Self::Unwanted(_) => Mask::default(),
+        }
+    }
+
+    fn errand(self) -> Errand {
+        match self {
+            Self::Wanted(request) => Errand::Make(request.name.clone()),
+            Self::Seen => Errand::Look,
+            // A machine is named after the uid that it belongs to, and ids are the provider's own.
+            Self::Unwanted(target) => machine_name_of(&target.owner).map_or(Errand::Look, Errand::Remove),
+        }
+    }
+}
+
 impl WasmProvider {
     /// One call on the guests' runtime; dropping the future cancels it.
     async fn call<T: Send + 'static>(
         &self,
         op: Op,
-        machine: Option<&CreateRequest>,
+        subject: Subject<'_>,
         timeout: Duration,
         body: Body<T>,
     ) -> Result<T, Failure> {
@@ -109,8 +140,8 @@ impl WasmProvider {
             op,
             guest: self.loaded.guest.clone(),
             instance: Arc::clone(&self.instance),
-            mask: machine.map(Mask::of).unwrap_or_default(),
-            machine: machine.map(|request| request.name.clone()),
+            mask: subject.mask(),
+            errand: subject.errand(),
             timeout,
         };
         let stop = self.stop.clone();
@@ -183,7 +214,7 @@ impl WasmProvider {
                 })
             });
             let left = deadline.saturating_duration_since(Instant::now());
-            let page = match self.call(Op::List, None, left, body).await? {
+            let page = match self.call(Op::List, Subject::Seen, left, body).await? {
                 Ok(page) => convert::page(page, owner, PAGE, self.place(Op::List, &mask, None))?,
                 Err(model::Failure { reason: model::Reason::StaleCursor, .. })
                     if cursor.is_some() && restarts < MOST_RESTARTS =>
@@ -234,7 +265,7 @@ impl Provider for WasmProvider {
                 })
             });
             let op = Op::ValidateCreate;
-            match self.call(op, Some(request), op.deadline(), body).await? {
+            match self.call(op, Subject::Wanted(request), op.deadline(), body).await? {
                 Ok(plan) => convert::plan(plan),
                 Err(failure) => Err(convert::failure(failure, op, &Mask::of(request))),
             }
@@ -251,7 +282,7 @@ impl Provider for WasmProvider {
                 })
             });
             let (op, mask) = (Op::Create, Mask::of(request));
-            match self.call(op, Some(request), op.deadline(), body).await? {
+            match self.call(op, Subject::Wanted(request), op.deadline(), body).await? {
                 Ok(made) => convert::created(made, &request.tags, self.place(op, &mask, Some(request.port))),
                 Err(failure) => Err(convert::failure(failure, op, &mask)),
             }
@@ -267,7 +298,7 @@ impl Provider for WasmProvider {
                 })
             });
             let (op, mask) = (Op::Get, Mask::default());
-            match self.call(op, None, op.deadline(), body).await? {
+            match self.call(op, Subject::Seen, op.deadline(), body).await? {
                 Ok(seen) => convert::observation(seen, target, self.place(op, &mask, None)),
                 Err(failure) => Err(convert::failure(failure, op, &mask)),
             }
@@ -282,7 +313,7 @@ impl Provider for WasmProvider {
                     guest.egress_proxies_provider_lifecycle().call_delete(store, &context, &given).await
                 })
             });
-            match self.call(Op::Delete, None, Op::Delete.deadline(), body).await? {
+            match self.call(Op::Delete, Subject::Unwanted(target), Op::Delete.deadline(), body).await? {
                 Ok(deletion) => Ok(convert::deletion(deletion)),
                 Err(failure) => Err(convert::failure(failure, Op::Delete, &Mask::default())),
             }

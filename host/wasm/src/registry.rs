@@ -22,9 +22,9 @@ use crate::config::{ProviderConfig, ProvidersConfig};
 use crate::convert::{self, Report};
 pub use crate::engine::EngineError;
 use crate::engine::GuestEngine;
-use crate::gate::Policy;
 use crate::gate::kubernetes::{Access, KubernetesTransportFactory};
 use crate::gate::plain::PlainClient;
+use crate::gate::{Errand, Policy};
 use crate::load::{CompileCommand, LoadFault, Loaded, Loader, Stage, hex};
 use crate::provider::{MemoryPool, Permits, WasmProvider};
 use crate::report::ProviderReport;
@@ -342,7 +342,7 @@ async fn validate(loaded: &Loaded, instance: &Arc<Instance>) -> Result<Report, L
         guest: loaded.guest.clone(),
         instance: Arc::clone(instance),
         mask: Default::default(),
-        machine: None,
+        errand: Errand::Look,
         timeout: Op::ValidateConfig.deadline(),
     };
     let body: call::Body<_> = Box::new(|store, guest: &Guest, context| {

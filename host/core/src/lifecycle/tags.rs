@@ -5,7 +5,7 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::ids::{ProviderName, ProxyKey, ProxyUid};
+use crate::ids::{ProviderName, ProxyKey, ProxyUid, machine_name};
 use crate::provider::{Instance, Tags};
 
 use super::SpecHash;
@@ -59,6 +59,12 @@ pub fn owner_tags_of(tags: &Tags) -> Tags {
         .filter(|(key, _)| [UID, CLUSTER].contains(&key.as_str()))
         .map(|(k, v)| (k.clone(), v.clone()))
         .collect()
+}
+
+/// The name of the machine that belongs to these tags' uid; none if they name none.
+pub fn machine_name_of(owner: &Tags) -> Option<String> {
+    let uid = ProxyUid::parse(owner.get(UID)?.as_str()).ok()?;
+    Some(machine_name(&uid))
 }
 
 /// The spec tag that a machine carries.

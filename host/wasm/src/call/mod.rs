@@ -21,7 +21,7 @@ use wasmtime::{Store, UpdateDeadline};
 
 use crate::bindings::{Provider, ProviderPre, egress_proxies::provider::model};
 use crate::config::Limits;
-use crate::gate::{CallGate, Network, Policy};
+use crate::gate::{CallGate, Errand, Network, Policy};
 use crate::limits::CpuMeter;
 use log::GuestLog;
 use mask::Mask;
@@ -94,8 +94,8 @@ pub(crate) struct CallSetup {
     pub(crate) guest: ProviderPre<GuestState>,
     pub(crate) instance: Arc<Instance>,
     pub(crate) mask: Mask,
-    /// Name of the machine that this call makes.
-    pub(crate) machine: Option<String>,
+    /// What it may change in the cluster.
+    pub(crate) errand: Errand,
     /// At most the operation's own deadline.
     pub(crate) timeout: Duration,
 }
@@ -109,13 +109,13 @@ pub(crate) type Running<'a, T> = Pin<Box<dyn Future<Output = wasmtime::Result<T>
 
 /// Makes one call. `Ok` is whatever the guest answered, its own failures included.
 pub(crate) async fn run<T>(setup: CallSetup, body: Body<T>) -> Result<T, Failure> {
-    let CallSetup { op, guest, instance, mask, machine, timeout } = setup;
+    let CallSetup { op, guest, instance, mask, errand, timeout } = setup;
     let began = Instant::now();
     let timeout = timeout.min(op.deadline());
     let deadline = began + timeout;
     let request_id = uuid::Uuid::new_v4().to_string();
     let log = GuestLog::new(instance.name.clone(), op.label(), request_id.clone(), mask.clone());
-    let gate = CallGate::new(Arc::clone(&instance.policy), op.network(), machine, deadline);
+    let gate = CallGate::new(Arc::clone(&instance.policy), op.network(), errand, deadline);
     let meter = CpuMeter::new(Duration::from_millis(instance.limits.cpu_ms.into()));
     let mut store = store(&guest, &instance, &gate, &log, &meter);
     let context = context(&instance, request_id, timeout);

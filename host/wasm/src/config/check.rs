@@ -15,11 +15,10 @@ use super::{
     EgressAuth, EgressRule, EntryFault, KubernetesGrant, KubernetesResource, Limits, MaxUnavailable,
     ProviderConfig, Replacement, Source,
 };
-use crate::gate::{address, target};
+use crate::gate::{METHODS, address, target};
 
 /// Largest `config` document.
 const CONFIG_BYTES: usize = 64 * 1024;
-const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
 fn fault<T>(text: impl Into<String>) -> Result<T, EntryFault> {
     Err(EntryFault(text.into()))

@@ -133,23 +133,17 @@ pub enum KubernetesResource {
     Pods,
     /// Secrets; only `create` of the one that belongs to the machine's Pod.
     Secrets,
-    /// Services.
-    Services,
-    /// ConfigMaps.
-    ConfigMaps,
 }
 
 impl KubernetesResource {
     /// All of them, in the order of the documentation.
-    pub const ALL: [Self; 4] = [Self::Pods, Self::Secrets, Self::Services, Self::ConfigMaps];
+    pub const ALL: [Self; 2] = [Self::Pods, Self::Secrets];
 
     /// Plural name, as in API paths.
     pub fn plural(self) -> &'static str {
         match self {
             Self::Pods => "pods",
             Self::Secrets => "secrets",
-            Self::Services => "services",
-            Self::ConfigMaps => "configmaps",
         }
     }
 

@@ -114,6 +114,10 @@ fn a_bad_value_fails_its_provider_only_and_names_field_value_and_bound() {
             &["kubernetes.namespace", "A_b"],
         ),
         ("kubernetes: { namespace: a, serviceAccount: s, resources: [nodes] }", &["nodes", "pods, secrets"]),
+        (
+            "kubernetes: { namespace: a, serviceAccount: s, resources: [services] }",
+            &["services", "knows pods, secrets"],
+        ),
         ("kubernetes: { namespace: a, serviceAccount: s, resources: [] }", &["resources is empty"]),
         ("healthCheck: { url: ftp://x/ }", &["healthCheck.url", "http://"]),
         ("healthCheck: { url: http://user:pw@x/ }", &["without user"]),

@@ -8,7 +8,7 @@ use egress_proxies_core::provider::{CreatePlan, Failure};
 use super::bad_answer;
 use crate::bindings::egress_proxies::provider::model;
 use crate::call::mask::one_line;
-use crate::gate::{Need, target};
+use crate::gate::{METHODS, Need, NeedAuth, target};
 
 const MOST_BOOTSTRAP: u32 = 1 << 20;
 const MOST_LAG: u32 = 3_600_000;
@@ -80,12 +80,25 @@ pub(crate) fn report(given: model::ConfigReport) -> Result<Report, Failure> {
 fn need(given: model::EgressNeed) -> Result<Need, Failure> {
     let broken = |why: String| bad_answer(format!("validate-config: egress: {why}"));
     target::path(&given.path_prefix).map_err(broken)?;
-    let methods: Vec<String> = given.methods.iter().take(16).map(|method| one_line(method, 16)).collect();
+    if let Some(method) = given.methods.iter().find(|method| !METHODS.contains(&method.as_str())) {
+        return Err(broken(format!(
+            "method {:?} is not one of {}",
+            one_line(method, 16),
+            METHODS.join(", ")
+        )));
+    }
+    if given.methods.is_empty() || given.methods.len() > METHODS.len() {
+        return Err(broken(format!("{} methods; 1 to {} are allowed", given.methods.len(), METHODS.len())));
+    }
+    let Some(auth) = NeedAuth::parse(&given.auth) else {
+        let words = NeedAuth::WORDS.join(", ");
+        return Err(broken(format!("auth {:?} is not one of {words}", one_line(&given.auth, 32))));
+    };
     Ok(Need {
         origin: target::origin(&given.origin).map_err(broken)?,
-        methods,
+        methods: given.methods,
         path_prefix: given.path_prefix,
-        auth: one_line(&given.auth, 32),
+        auth,
         why: one_line(&given.why, 256),
     })
 }

@@ -151,9 +151,24 @@ fn a_scope_and_wishes_are_checked() {
         why: "w".into(),
         extra: Vec::new(),
     };
-    assert!(
-        report(model::ConfigReport { egress: vec![need], ..given }).unwrap_err().message.contains("user")
-    );
+    let said = |need: model::EgressNeed| {
+        report(model::ConfigReport { egress: vec![need], ..given.clone() })
+            .err()
+            .unwrap_or_else(|| panic!())
+            .message
+    };
+    assert!(said(need.clone()).contains("user"));
+    let need = model::EgressNeed { origin: "https://api.example.com".into(), ..need };
+    assert!(report(model::ConfigReport { egress: vec![need.clone()], ..given.clone() }).is_ok());
+    for (bad, word) in [
+        (model::EgressNeed { auth: "none, allowCidrs: [10.0.0.0/8]".into(), ..need.clone() }, "auth"),
+        (model::EgressNeed { methods: vec!["get".into()], ..need.clone() }, "\"get\" is not one of GET"),
+        (model::EgressNeed { methods: Vec::new(), ..need.clone() }, "0 methods"),
+        (model::EgressNeed { path_prefix: "/a, b".into(), ..need.clone() }, "percent-encoded"),
+    ] {
+        let message = said(bad);
+        assert!(message.contains(word), "{message}");
+    }
 }
 
 #[test]

@@ -12,15 +12,25 @@ pub(super) fn forbidden(name: &HeaderName) -> bool {
             text,
             "authorization" | "cookie" | "forwarded" | "metadata-flavor" | "x-real-ip" | "te" | "trailer"
         )
+        || another_request(text)
         || ["proxy-", "x-forwarded-", "impersonate-", "x-remote-", "x-aws-ec2-", "x-google-metadata-"]
             .iter()
             .any(|prefix| text.starts_with(prefix))
 }
 
-/// Headers of a request to the API server: these and no others.
+/// Headers by which many servers take a request for another one than was checked: another method (Google's
+/// APIs, Rails, ASP.NET), another path or host (IIS, Symfony, several gateways).
+fn another_request(text: &str) -> bool {
+    matches!(text, "x-method-override" | "x-host" | "x-http-host-override")
+        || ["x-http-method", "x-original-", "x-rewrite-", "x-envoy-"]
+            .iter()
+            .any(|prefix| text.starts_with(prefix))
+}
+
+/// Headers of a request to the API server: these, the content type that the gate sets, and no others.
 pub(super) fn for_kubernetes(headers: &HeaderMap<HeaderValue>) -> HeaderMap<HeaderValue> {
     let mut kept = HeaderMap::new();
-    for name in [header::ACCEPT, header::CONTENT_TYPE, header::USER_AGENT] {
+    for name in [header::ACCEPT, header::USER_AGENT] {
         if let Some(value) = headers.get(&name) {
             kept.insert(name, value.clone());
         }
@@ -76,18 +86,31 @@ mod tests {
             "Host",
             "X-Forwarded-For",
             "Metadata-Flavor",
+            "X-HTTP-Method-Override",
+            "X-HTTP-Method",
+            "X-Method-Override",
+            "X-Original-URL",
+            "X-Rewrite-URL",
+            "X-Envoy-Original-Path",
+            "X-Host",
         ] {
             assert!(forbidden(&HeaderName::from_bytes(name.as_bytes()).unwrap()), "{name}");
         }
         let mut headers = HeaderMap::new();
-        for (name, value) in
-            [("accept", "a"), ("x-custom", "b"), ("content-length", "3"), ("impersonate-user", "root")]
-        {
+        for (name, value) in [
+            ("accept", "a"),
+            ("x-custom", "b"),
+            ("content-length", "3"),
+            ("impersonate-user", "root"),
+            ("x-http-method-override", "DELETE"),
+            ("content-type", "application/apply-patch+yaml"),
+        ] {
             headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
         assert_eq!(for_kubernetes(&headers).keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["accept"]);
         let plain = for_plain(&headers);
         assert!(plain.contains_key("x-custom") && !plain.contains_key("impersonate-user"));
+        assert!(!plain.contains_key("x-http-method-override"));
         assert!(!plain.contains_key("content-length"));
     }
 }

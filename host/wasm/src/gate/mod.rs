@@ -1,9 +1,9 @@
 //! The one way out for guests: every request passes here, in this order, or it does not leave.
 //!
-//! 1. where it goes, in canonical form;
-//! 2. whether this call may use the network at all;
-//! 3. which grant covers it;
-//! 4. budgets;
+//! 1. budgets, so that a refused request costs as much as any other;
+//! 2. where it goes, in canonical form;
+//! 3. whether this call may use the network at all;
+//! 4. which grant covers it;
 //! 5. headers;
 //! 6. the route's own checks;
 //! 7. the answer, bounded and stripped.
@@ -31,7 +31,10 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use wasmtime_wasi_http::{Error, ForbiddenHeaderFilter, RequestOptions, WasiBody, WasiHttpHooks};
 
-pub(crate) use policy::{Need, Policy};
+pub(crate) use policy::{Need, NeedAuth, Policy};
+
+/// Methods that a rule can name; no other leaves.
+pub(crate) const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
 /// Requests of one call.
 const MOST_REQUESTS: u32 = 256;
@@ -53,17 +56,27 @@ pub(crate) enum Network {
     Granted,
 }
 
+/// What a call may change in the operator's own cluster: objects of one machine, or nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Errand {
+    /// It looks and changes nothing.
+    Look,
+    /// It makes the machine of this name, and may clean up after itself.
+    Make(String),
+    /// It deletes the machine of this name.
+    Remove(String),
+}
+
 /// The gate of one call.
 #[derive(Debug)]
 pub(crate) struct CallGate {
     policy: Arc<Policy>,
     network: Network,
-    /// Name of the machine that this call makes; none for calls that make nothing.
-    machine: Option<String>,
+    errand: Errand,
     deadline: Instant,
     requests: AtomicU32,
     concurrent: Semaphore,
-    denials: Mutex<Vec<String>>,
+    denial: Mutex<Option<String>>,
 }
 
 /// Why a request did not get an answer.
@@ -82,26 +95,21 @@ impl From<Error> for GateError {
 }
 
 impl CallGate {
-    pub(crate) fn new(
-        policy: Arc<Policy>,
-        network: Network,
-        machine: Option<String>,
-        deadline: Instant,
-    ) -> Arc<Self> {
+    pub(crate) fn new(policy: Arc<Policy>, network: Network, errand: Errand, deadline: Instant) -> Arc<Self> {
         Arc::new(Self {
             policy,
             network,
-            machine,
+            errand,
             deadline,
             requests: AtomicU32::new(0),
             concurrent: Semaphore::new(MOST_CONCURRENT),
-            denials: Mutex::new(Vec::new()),
+            denial: Mutex::default(),
         })
     }
 
     /// The first refused request, if there was one.
     pub(crate) fn denial(&self) -> Option<String> {
-        self.denials.lock().unwrap_or_else(PoisonError::into_inner).first().cloned()
+        self.denial.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Requests that were tried, granted or not.
@@ -123,10 +131,7 @@ impl CallGate {
             Err(GateError::Failed(error)) => Err(error),
             Err(GateError::Denied(why)) => {
                 tracing::debug!(provider = %self.policy.provider(), %why, "request of a provider refused");
-                let mut denials = self.denials.lock().unwrap_or_else(PoisonError::into_inner);
-                if denials.len() < 8 {
-                    denials.push(why);
-                }
+                self.denial.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
                 Err(Error::HttpRequestDenied)
             }
         }
@@ -137,6 +142,9 @@ impl CallGate {
         request: http::Request<WasiBody>,
         options: RequestOptions,
     ) -> Result<http::Response<Bytes>, GateError> {
+        if self.requests.fetch_add(1, Ordering::Relaxed) >= MOST_REQUESTS {
+            return Err(Error::ConnectionLimitReached.into());
+        }
         let (parts, body) = request.into_parts();
         let origin = target::origin_of(&parts.uri).map_err(GateError::Denied)?;
         let path = parts.uri.path();
@@ -146,19 +154,16 @@ impl CallGate {
             )));
         }
         target::path(path).map_err(|why| GateError::Denied(format!("request to {origin}: {why}")))?;
-        if parts.method == http::Method::CONNECT || parts.method == http::Method::TRACE {
-            return Err(GateError::Denied(format!("method {} is never allowed", parts.method)));
+        if !METHODS.contains(&parts.method.as_str()) {
+            let method: String = parts.method.as_str().chars().take(16).collect();
+            return Err(GateError::Denied(format!("method {method} is never allowed")));
         }
         let route = self.policy.route(&origin, &parts.method, path).map_err(GateError::Denied)?;
-
-        if self.requests.fetch_add(1, Ordering::Relaxed) >= MOST_REQUESTS {
-            return Err(Error::ConnectionLimitReached.into());
-        }
         let _slot = self.concurrent.try_acquire().map_err(|_| Error::ConnectionLimitReached)?;
         let body = self.collect(body).await?;
         match route {
             policy::Route::Kubernetes(access) => {
-                kubernetes::send(access, &parts, body, self.machine.as_deref(), self.left()).await
+                kubernetes::send(access, &parts, body, &self.errand, self.left()).await
             }
             policy::Route::Plain(rule) => {
                 plain::send(

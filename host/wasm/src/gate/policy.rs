@@ -7,7 +7,8 @@ use egress_proxies_core::ids::ProviderName;
 use super::kubernetes::Access;
 use super::plain::PlainClient;
 use super::target;
-use crate::config::{EgressRule, Origin};
+use crate::call::mask::one_line;
+use crate::config::{EgressRule, KubernetesResource, Origin};
 
 /// Grants of one provider instance.
 #[derive(Debug)]
@@ -34,8 +35,33 @@ pub(crate) struct Need {
     pub(crate) origin: Origin,
     pub(crate) methods: Vec<String>,
     pub(crate) path_prefix: String,
-    pub(crate) auth: String,
+    pub(crate) auth: NeedAuth,
     pub(crate) why: String,
+}
+
+/// What a guest wishes the host to add, in the words of the contract.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NeedAuth {
+    /// Nothing.
+    None,
+    /// The identity in the cluster; granted by the field `kubernetes` and not by a rule.
+    Kubernetes,
+    /// A word that no rule of this release takes.
+    Later(&'static str),
+}
+
+impl NeedAuth {
+    /// The words of the contract.
+    pub(crate) const WORDS: [&str; 6] = ["none", "kubernetes", "google", "bearer", "basic", "header"];
+
+    /// What a guest wrote.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        match text {
+            "none" => Some(Self::None),
+            "kubernetes" => Some(Self::Kubernetes),
+            other => Self::WORDS.into_iter().find(|word| *word == other).map(Self::Later),
+        }
+    }
 }
 
 impl Policy {
@@ -87,19 +113,13 @@ impl Policy {
             .iter()
             .find(|rule| covers(rule, origin, method.as_str(), path))
             .map(Route::Plain)
-            .ok_or_else(|| {
-                self.missing(
-                    method,
-                    origin,
-                    path,
-                    &format!("egress: [{}]", self.line_for(origin, method, path)),
-                )
-            })
+            .ok_or_else(|| self.missing(method, origin, path, &self.line_for(origin, method, path)))
     }
 
     fn missing(&self, method: &http::Method, origin: &Origin, path: &str, line: &str) -> String {
         format!(
-            "{method} {origin}{path} is not granted to provider {}; add to it in the providers config: {line}",
+            "{method} {origin}{} is not granted to provider {}; add to it in the providers config: {line}",
+            one_line(path, 256),
             self.provider
         )
     }
@@ -113,7 +133,7 @@ impl Policy {
                     && need.methods.iter().any(|known| known == method.as_str())
                     && target::below(path, &need.path_prefix)
             })
-            .map_or_else(|| egress_line(origin, &[method.to_string()], path, "none"), Need::line)
+            .map_or_else(|| egress_line(origin, &[method.to_string()], path), Need::line)
     }
 
     /// The whole `kubernetes` line for a provider that has none.
@@ -145,7 +165,7 @@ impl Policy {
                 self.egress.iter().any(|rule| covers(rule, &need.origin, method, &need.path_prefix))
             });
             if !covered {
-                lines.push(format!("egress: [{}]  # {}", need.line(), need.why));
+                lines.push(format!("{}  # {}", need.line(), need.why));
             }
         }
         lines
@@ -154,7 +174,13 @@ impl Policy {
 
 impl Need {
     fn line(&self) -> String {
-        egress_line(&self.origin, &self.methods, &self.path_prefix, &self.auth)
+        let line = egress_line(&self.origin, &self.methods, &self.path_prefix);
+        match self.auth {
+            NeedAuth::None | NeedAuth::Kubernetes => line,
+            NeedAuth::Later(word) => {
+                format!("{line} (it needs auth: {word}, which this release cannot grant yet)")
+            }
+        }
     }
 }
 
@@ -164,14 +190,25 @@ fn covers(rule: &EgressRule, origin: &Origin, method: &str, path: &str) -> bool 
         && target::below(path, &rule.path_prefix)
 }
 
-fn egress_line(origin: &Origin, methods: &[String], path: &str, auth: &str) -> String {
-    format!("{{ origin: \"{origin}\", methods: [{}], pathPrefix: {path}, auth: {auth} }}", methods.join(", "))
+/// A line that the providers config accepts as it is: whatever a guest chose is quoted.
+fn egress_line(origin: &Origin, methods: &[String], path: &str) -> String {
+    format!(
+        "egress: [{{ origin: \"{origin}\", methods: [{}], pathPrefix: {}, auth: none }}]",
+        methods.join(", "),
+        quoted(path)
+    )
 }
 
-/// `/api/v1/namespaces/<ns>/<resource>...` -> `<resource>`.
-fn resource_of(prefix: &str) -> Option<&str> {
+/// A path as YAML reads it back, also inside of braces.
+fn quoted(path: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'-' | b'_' | b'.' | b'~');
+    if path.bytes().all(plain) { path.to_owned() } else { serde_json::Value::from(path).to_string() }
+}
+
+/// `/api/v1/namespaces/<ns>/<resource>...` -> `<resource>`, if it is one that can be granted.
+fn resource_of(prefix: &str) -> Option<&'static str> {
     let mut parts = prefix.split('/').skip_while(|part| *part != "namespaces").skip(2);
-    parts.next().filter(|part| !part.is_empty())
+    KubernetesResource::from_plural(parts.next()?).map(KubernetesResource::plural)
 }
 
 fn kubernetes_line(needs: &[Need], granted: &[&str]) -> String {
@@ -189,4 +226,58 @@ fn kubernetes_line(needs: &[Need], granted: &[&str]) -> String {
         "kubernetes: {{ namespace: <namespace>, serviceAccount: <service account>, resources: [{}] }}",
         resources.join(", ")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::ProvidersConfig;
+
+    fn policy(needs: Vec<Need>) -> Arc<Policy> {
+        let client = PlainClient::new().unwrap();
+        Arc::new(Policy::new(ProviderName::parse("p").unwrap(), Vec::new(), None, client)).with_needs(needs)
+    }
+
+    fn need(path: &str, auth: NeedAuth) -> Need {
+        Need {
+            origin: target::origin("https://api.example.com").unwrap(),
+            methods: vec!["GET".into()],
+            path_prefix: path.into(),
+            auth,
+            why: "machines".into(),
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_suggested_is_one_that_the_config_takes_and_means_what_it_says() {
+        for path in ["/v1", "/v1/a,b", "/a, allowCidrs: [10.0.0.0/8]", "/a\"b}", "/*x", "/%20y", "/a:"] {
+            let lines = policy(vec![need(path, NeedAuth::None)]).missing_grants();
+            let text = format!(
+                "apiVersion: crawl.example.com/v1alpha1\nkind: ProvidersConfig\nproviders:\n  p:\n    source: {{ file: p.wasm }}\n    {}\n",
+                lines.first().unwrap()
+            );
+            let config = ProvidersConfig::parse(&text, Path::new("/x/providers.yaml")).unwrap();
+            let entry = config.entries.into_values().next().unwrap();
+            if path.contains(' ') {
+                // No path of a request, so no wish either: `convert` refuses it before it comes here.
+                assert!(entry.is_err(), "{path}");
+                continue;
+            }
+            let rule = entry.unwrap().egress.remove(0);
+            assert_eq!((rule.path_prefix.as_str(), rule.allow_cidrs.len()), (path, 0), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_this_release_cannot_grant_is_said_and_not_suggested() {
+        let lines = policy(vec![need("/v1", NeedAuth::Later("google"))]).missing_grants();
+        assert!(lines.first().unwrap().contains("cannot grant yet"), "{lines:?}");
+        let origin = target::origin("https://kubernetes.internal").unwrap();
+        let path_prefix = "/apis/apps/v1/namespaces/n/deployments".to_owned();
+        let needs = vec![Need { origin, path_prefix, ..need("/", NeedAuth::Kubernetes) }];
+        let lines = policy(needs).missing_grants();
+        assert!(lines.first().unwrap().contains("resources: [pods]"), "{lines:?}");
+    }
 }

@@ -23,7 +23,7 @@ fn rule(address: SocketAddr, prefix: &str, allow: &[&str]) -> EgressRule {
 fn gate(egress: Vec<EgressRule>, network: Network, time: Duration) -> Arc<CallGate> {
     let policy =
         Policy::new(ProviderName::parse("p").unwrap(), egress, None, plain::PlainClient::new().unwrap());
-    CallGate::new(Arc::new(policy), network, None, Instant::now() + time)
+    CallGate::new(Arc::new(policy), network, Errand::Look, Instant::now() + time)
 }
 
 fn request(method: &str, uri: &str, body: &'static [u8]) -> http::Request<WasiBody> {
@@ -105,6 +105,7 @@ async fn what_is_not_granted_is_remembered_with_the_missing_line() {
             "kubernetes: {".to_owned(),
         ),
         ("TRACE", format!("http://{address}/v1"), "TRACE is never allowed".to_owned()),
+        ("get", format!("http://{address}/v1"), "get is never allowed".to_owned()),
     ] {
         let gate = gate(vec![rule(address, "/v1", LOOPBACK)], Network::Granted, MINUTE);
         let error = gate.send(request(method, &uri, b""), None).await.unwrap_err();
@@ -190,7 +191,20 @@ async fn answers_and_requests_have_a_largest_size() {
 }
 
 #[tokio::test]
-async fn a_call_has_a_number_of_requests() {
+async fn a_call_has_a_number_of_requests_refused_ones_too() {
+    let refused = gate(Vec::new(), Network::Granted, MINUTE);
+    for _ in 0..3 {
+        refused.send(request("GET", "https://api.example.com/", b""), None).await.unwrap_err();
+    }
+    assert_eq!(refused.requests(), 3);
+    refused.requests.store(MOST_REQUESTS, Ordering::Relaxed);
+    let error = refused.send(request("GET", "https://other.example.com/", b""), None).await.unwrap_err();
+    assert!(matches!(error, Error::ConnectionLimitReached), "{error}");
+    assert!(
+        refused.denial().unwrap().contains("api.example.com"),
+        "the first refusal is the one that is kept"
+    );
+
     let address: SocketAddr = "127.0.0.1:1".parse().unwrap();
     let gate = gate(vec![rule(address, "/", LOOPBACK)], Network::Granted, MINUTE);
     gate.requests.store(MOST_REQUESTS, Ordering::Relaxed);

@@ -26,6 +26,7 @@ use crate::call::{self, CallSetup, Instance, Op};
 use crate::config::Source;
 use crate::convert::{self, Description};
 use crate::engine;
+use crate::gate::Errand;
 pub(crate) use compile::CompileCommand;
 pub(crate) use schema::DocumentSchema;
 pub(crate) use source::hex;
@@ -232,7 +233,7 @@ async fn describe(
         guest: guest.clone(),
         instance,
         mask: Default::default(),
-        machine: None,
+        errand: Errand::Look,
         timeout: Op::Describe.deadline(),
     };
     let body: call::Body<_> = Box::new(|store, provider: &Provider, _context| {

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use crate::ids::{InstanceId, ProviderName, ProxyKey, ProxyUid};
 use crate::lifecycle::tags::shorten;
-use crate::lifecycle::{Owner, machine_tags, spec_hash, spec_tag_of};
+use crate::lifecycle::{Owner, machine_name_of, machine_tags, spec_hash, spec_tag_of};
 use crate::provider::{Instance, InstanceState};
 
 fn allowed(value: &str) -> bool {
@@ -49,6 +49,13 @@ fn instance(tags: crate::provider::Tags) -> Instance {
         problem: None,
         tags,
     }
+}
+
+#[test]
+fn a_machine_has_the_name_of_the_uid_that_owns_it() {
+    let owner = Owner::new(&ProxyUid::parse("u1").unwrap(), "c1");
+    assert_eq!(machine_name_of(&owner.tags()).as_deref(), Some("px-u1"));
+    assert_eq!(machine_name_of(&Default::default()), None);
 }
 
 #[test]

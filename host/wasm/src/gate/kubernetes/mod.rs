@@ -3,9 +3,11 @@
 //!
 //! RBAC of that ServiceAccount is the true limit. The checks here are tighter, because "may create pods"
 //! is power over the node unless the pod's fields are looked at, and "may create pods" is also "may read
-//! each Secret of the namespace" unless the pod's volumes are. The transport is a port of this crate: the
-//! operator owns the client that impersonates.
+//! each Secret of the namespace" unless the pod's volumes are. What is sent is the document that was
+//! checked, written anew: a text could say two things, and the API server might hear the other one. The
+//! transport is a port of this crate: the operator owns the client that impersonates.
 
+mod change;
 mod pod;
 mod request;
 mod secret;
@@ -18,9 +20,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::{HeaderValue, header};
+use serde_json::Value;
 use wasmtime_wasi_http::Error;
 
-use super::{GateError, MOST_RESPONSE_BYTES, headers};
+use super::{Errand, GateError, MOST_RESPONSE_BYTES, headers};
 use crate::config::{KubernetesGrant, KubernetesResource};
 use request::Verb;
 
@@ -122,17 +126,21 @@ pub(super) async fn send(
     access: &Access,
     parts: &http::request::Parts,
     body: Bytes,
-    machine: Option<&str>,
+    errand: &Errand,
     timeout: Duration,
 ) -> Result<http::Response<Bytes>, GateError> {
-    check(access, parts, &body, machine).map_err(GateError::Denied)?;
+    let document = check(access, parts, &body, errand).map_err(GateError::Denied)?;
     let path = parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
     let mut request = http::Request::builder()
         .method(parts.method.clone())
         .uri(path)
-        .body(body)
+        .body(document.as_ref().map_or_else(Bytes::new, Document::written))
         .map_err(|_| Error::HttpRequestUriInvalid)?;
     *request.headers_mut() = headers::for_kubernetes(&parts.headers);
+    if let Some(document) = &document {
+        let kind = HeaderValue::from_static(document.content_type);
+        request.headers_mut().insert(header::CONTENT_TYPE, kind);
+    }
     let limits = SendLimits { timeout, response_bytes: MOST_RESPONSE_BYTES };
     // The transport keeps the time as well; this one holds even if it does not.
     let answer = tokio::time::timeout(timeout, access.transport.send(request, limits)).await;
@@ -153,13 +161,30 @@ pub(super) async fn send(
     }
 }
 
-/// Everything that is decided before a request leaves. The error says which line or field is at fault.
+/// A body that was checked, and as what the API server is to read it.
+#[derive(Debug)]
+struct Document {
+    content_type: &'static str,
+    json: Value,
+}
+
+impl Document {
+    fn written(&self) -> Bytes {
+        Bytes::from(self.json.to_string())
+    }
+}
+
+const JSON: &str = "application/json";
+const MERGE_PATCH: &str = "application/merge-patch+json";
+
+/// Everything that is decided before a request leaves: the body that goes out, or which line or field is at
+/// fault.
 fn check(
     access: &Access,
     parts: &http::request::Parts,
     body: &[u8],
-    machine: Option<&str>,
-) -> Result<(), String> {
+    errand: &Errand,
+) -> Result<Option<Document>, String> {
     let info = request::parse(&parts.method, &parts.uri)?;
     if info.namespace != access.grant.namespace {
         return Err(format!(
@@ -167,24 +192,96 @@ fn check(
             info.namespace, access.grant.namespace
         ));
     }
-    let granted = KubernetesResource::from_plural(&info.resource)
-        .filter(|resource| info.group.is_empty() && access.grant.resources.contains(resource));
-    let Some(resource) = granted else {
-        return Err(format!(
-            "{} on {} is not granted; write in the providers config: {}",
-            info.verb.label(),
-            info.resource,
-            access.line_with(&[info.resource.as_str()])
-        ));
-    };
+    let resource = granted(access, &info)?;
+    let name = info.name.as_deref().unwrap_or_default();
     match (resource, info.verb) {
-        (KubernetesResource::Secrets, Verb::Create) => secret::check(body, machine),
-        (KubernetesResource::Secrets, verb) => Err(format!(
+        (KubernetesResource::Pods, Verb::Get | Verb::List) => Ok(None),
+        (KubernetesResource::Pods, Verb::Create) => {
+            let json = document(body, "the Pod")?;
+            pod::check(&json, made(errand, "create a Pod")?)?;
+            Ok(Some(Document { content_type: JSON, json }))
+        }
+        (KubernetesResource::Pods, Verb::Patch) => {
+            of_machine(name, made(errand, "patch a Pod")?)?;
+            change::content_type(&parts.headers)?;
+            let json = document(body, "the patch")?;
+            change::ungates(&json)?;
+            Ok(Some(Document { content_type: MERGE_PATCH, json }))
+        }
+        (KubernetesResource::Pods, Verb::Delete) => {
+            of_machine(name, removable(errand)?)?;
+            if body.is_empty() {
+                return Ok(None);
+            }
+            let json = document(body, "the body of a delete")?;
+            change::delete_options(&json)?;
+            Ok(Some(Document { content_type: JSON, json }))
+        }
+        (KubernetesResource::Secrets, Verb::Create) => {
+            let json = document(body, "the Secret")?;
+            secret::check(&json, made(errand, "create a Secret")?)?;
+            Ok(Some(Document { content_type: JSON, json }))
+        }
+        (KubernetesResource::Pods, Verb::Update) => Err(
+            "update on pods is never allowed; a provider makes a Pod, takes its scheduling gates away and deletes it"
+                .to_owned(),
+        ),
+        (
+            KubernetesResource::Secrets,
+            verb @ (Verb::Get | Verb::List | Verb::Update | Verb::Patch | Verb::Delete),
+        ) => Err(format!(
             "{} on secrets is never allowed; a provider may create the Secret of its machine and nothing else",
             verb.label()
         )),
-        (KubernetesResource::Pods, Verb::Create | Verb::Update) => pod::check(body, machine, info.verb),
-        (KubernetesResource::Pods, Verb::Get | Verb::List | Verb::Patch | Verb::Delete)
-        | (KubernetesResource::Services | KubernetesResource::ConfigMaps, _) => Ok(()),
     }
+}
+
+/// The resource if it is granted, else the line that is missing, or why no line can be written.
+fn granted(access: &Access, info: &request::RequestInfo) -> Result<KubernetesResource, String> {
+    let known = KubernetesResource::from_plural(&info.resource).filter(|_| info.group.is_empty());
+    let Some(resource) = known else {
+        let group = if info.group.is_empty() { "v1" } else { info.group.as_str() };
+        let all = KubernetesResource::ALL.map(KubernetesResource::plural).join(" and ");
+        return Err(format!(
+            "{} on {} ({group}) is not known to this release, so it cannot be granted; a provider may use {all}",
+            info.verb.label(),
+            info.resource
+        ));
+    };
+    if access.grant.resources.contains(&resource) {
+        return Ok(resource);
+    }
+    Err(format!(
+        "{} on {resource} is not granted; write in the providers config: {}",
+        info.verb.label(),
+        access.line_with(&[resource.plural()]),
+        resource = resource.plural()
+    ))
+}
+
+fn document(body: &[u8], what: &str) -> Result<Value, String> {
+    serde_json::from_slice(body).map_err(|_| format!("{what} is not JSON"))
+}
+
+/// The machine that this call makes.
+fn made<'a>(errand: &'a Errand, what: &str) -> Result<&'a str, String> {
+    match errand {
+        Errand::Make(machine) => Ok(machine),
+        Errand::Look | Errand::Remove(_) => Err(format!("only the call create may {what}")),
+    }
+}
+
+/// The machine that this call may delete: what it is to delete, or what it was about to make.
+fn removable(errand: &Errand) -> Result<&str, String> {
+    match errand {
+        Errand::Make(machine) | Errand::Remove(machine) => Ok(machine),
+        Errand::Look => Err("only the calls create and delete may delete a Pod".to_owned()),
+    }
+}
+
+fn of_machine(name: &str, machine: &str) -> Result<(), String> {
+    if name == machine {
+        return Ok(());
+    }
+    Err(format!("Pod {name:?} is not that of this call's machine, {machine}"))
 }

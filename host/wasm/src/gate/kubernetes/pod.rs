@@ -5,8 +5,6 @@
 
 use serde_json::{Map, Value};
 
-use super::request::Verb;
-
 /// Those that Kubernetes calls safe: they count for the pod's own network alone.
 const SAFE_SYSCTLS: [&str; 5] = [
     "net.ipv4.ip_unprivileged_port_start",
@@ -18,20 +16,15 @@ const SAFE_SYSCTLS: [&str; 5] = [
 
 type Check = Result<(), String>;
 
-pub(super) fn check(body: &[u8], machine: Option<&str>, verb: Verb) -> Check {
-    let pod: Value = serde_json::from_slice(body).map_err(|_| "the Pod is not JSON".to_owned())?;
+pub(super) fn check(pod: &Value, machine: &str) -> Check {
     let name = pod.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-    if verb == Verb::Create {
-        match machine {
-            None => return Err("only the call create may create a Pod".to_owned()),
-            Some(machine) if machine == name => {}
-            Some(machine) => {
-                return Err(format!(
-                    "a Pod may only have the name of the machine being made, {machine}, not {name:?}"
-                ));
-            }
-        }
+    if name != machine {
+        let name: String = name.chars().take(80).collect();
+        return Err(format!(
+            "a Pod may only have the name of the machine being made, {machine}, not {name:?}"
+        ));
     }
+    of_metadata(pod)?;
     let Some(spec) = pod.get("spec").and_then(Value::as_object) else {
         return Err("the Pod has no spec".to_owned());
     };
@@ -46,6 +39,23 @@ pub(super) fn check(body: &[u8], machine: Option<&str>, verb: Verb) -> Check {
         of_container(container, name).map_err(|why| format!("spec.{field}: {why}"))?;
     }
     Ok(())
+}
+
+/// The older way to say what `securityContext` says now.
+fn of_metadata(pod: &Value) -> Check {
+    let annotations = pod.pointer("/metadata/annotations").and_then(Value::as_object);
+    let confines = |key: &str| {
+        key.starts_with("container.apparmor.security.beta.kubernetes.io/")
+            || key.starts_with("container.seccomp.security.alpha.kubernetes.io/")
+            || key == "seccomp.security.alpha.kubernetes.io/pod"
+    };
+    match annotations.into_iter().flatten().find(|(key, _)| confines(key)) {
+        None => Ok(()),
+        Some((key, _)) => {
+            let key: String = key.chars().take(80).collect();
+            Err(format!("metadata.annotations: {key} is not allowed; use securityContext"))
+        }
+    }
 }
 
 fn list<'a>(object: &'a Map<String, Value>, field: &str) -> &'a [Value] {
@@ -170,9 +180,21 @@ fn of_container(container: &Value, machine: &str) -> Check {
         return Err("volumeDevices is not allowed".to_owned());
     }
     for port in list(fields, "ports") {
-        if port.get("hostPort").and_then(Value::as_u64).is_some_and(|port| port != 0) {
+        if !matches!(port.get("hostPort"), None | Some(Value::Null))
+            && port.get("hostPort") != Some(&Value::from(0))
+        {
             return Err("hostPort is not allowed".to_owned());
         }
+        if filled(port.get("hostIP")) {
+            return Err("hostIP is not allowed".to_owned());
+        }
+    }
+    for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        of_handler(fields.get(probe)).map_err(|why| format!("{probe}.{why}"))?;
+    }
+    for hook in ["postStart", "preStop"] {
+        let handler = fields.get("lifecycle").and_then(|lifecycle| lifecycle.get(hook));
+        of_handler(handler).map_err(|why| format!("lifecycle.{hook}.{why}"))?;
     }
     for variable in list(fields, "env") {
         if let Some(reference) = variable.pointer("/valueFrom/secretKeyRef") {
@@ -185,6 +207,17 @@ fn of_container(container: &Value, machine: &str) -> Check {
         }
     }
     fields.get("securityContext").and_then(Value::as_object).map_or(Ok(()), of_security)
+}
+
+/// The kubelet makes these requests from the node's own network: with a host of their own they would reach
+/// what the pod cannot.
+fn of_handler(handler: Option<&Value>) -> Check {
+    for kind in ["httpGet", "tcpSocket"] {
+        if filled(handler.and_then(|handler| handler.get(kind)).and_then(|action| action.get("host"))) {
+            return Err(format!("{kind}.host is not allowed; the pod itself is asked without it"));
+        }
+    }
+    Ok(())
 }
 
 fn of_security(security: &Map<String, Value>) -> Check {

@@ -40,8 +40,9 @@ pub(super) struct RequestInfo {
     pub(super) name: Option<String>,
 }
 
-/// Query parameters that have no power of their own.
-const PARAMETERS: [&str; 13] = [
+/// Query parameters that have no power of their own. Not `force`, which is for a server-side apply, and not
+/// `fieldValidation`, which hides what the API server would say of a field.
+const PARAMETERS: [&str; 11] = [
     "labelSelector",
     "fieldSelector",
     "limit",
@@ -50,9 +51,7 @@ const PARAMETERS: [&str; 13] = [
     "resourceVersionMatch",
     "timeoutSeconds",
     "fieldManager",
-    "fieldValidation",
     "dryRun",
-    "force",
     "propagationPolicy",
     "gracePeriodSeconds",
 ];

@@ -5,11 +5,7 @@
 
 use serde_json::Value;
 
-pub(super) fn check(body: &[u8], machine: Option<&str>) -> Result<(), String> {
-    let Some(machine) = machine else {
-        return Err("only the call create may create a Secret".to_owned());
-    };
-    let secret: Value = serde_json::from_slice(body).map_err(|_| "the Secret is not JSON".to_owned())?;
+pub(super) fn check(secret: &Value, machine: &str) -> Result<(), String> {
     let text = |pointer: &str| secret.pointer(pointer).and_then(Value::as_str);
     if text("/metadata/name") != Some(machine) {
         return Err(format!("a Secret may only have the name of the machine being made, {machine}"));

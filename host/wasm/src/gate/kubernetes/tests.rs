@@ -28,14 +28,29 @@ fn access(resources: &[KubernetesResource]) -> (Access, Arc<Recorder>) {
     (Access::new(grant, Arc::<Recorder>::clone(&recorder)), recorder)
 }
 
-fn denied(method: Method, path: &str, body: &Value) -> String {
+/// Why a request of this call is refused; empty if it passes.
+fn refused(errand: &Errand, method: Method, path: &str, kind: &str, body: &str) -> String {
     let (access, _) = access(&[KubernetesResource::Pods, KubernetesResource::Secrets]);
     let uri = format!("https://kubernetes.internal{path}");
-    let (parts, ()) = Request::builder().method(method).uri(uri).body(()).unwrap().into_parts();
-    match check(&access, &parts, body.to_string().as_bytes(), Some("px-1")) {
-        Ok(()) => String::new(),
-        Err(why) => why,
-    }
+    let request = Request::builder().method(method).uri(uri).header("content-type", kind);
+    let (parts, ()) = request.body(()).unwrap().into_parts();
+    check(&access, &parts, body.as_bytes(), errand).err().unwrap_or_default()
+}
+
+/// The same for a call that makes `px-1`.
+fn denied(method: Method, path: &str, body: &Value) -> String {
+    let kind = if method == Method::PATCH { MERGE_PATCH } else { JSON };
+    refused(&making(), method, path, kind, &body.to_string())
+}
+
+fn making() -> Errand {
+    Errand::Make("px-1".to_owned())
+}
+
+const PODS: &str = "/api/v1/namespaces/proxies/pods";
+
+fn ungate() -> Value {
+    json!({"metadata": {"uid": "u"}, "spec": {"schedulingGates": null}})
 }
 
 fn good_pod() -> Value {
@@ -55,16 +70,25 @@ fn good_pod() -> Value {
 
 #[test]
 fn the_requests_of_a_provider_pass() {
-    let pods = "/api/v1/namespaces/proxies/pods";
-    for (method, path) in [
-        (Method::GET, format!("{pods}/px-1")),
-        (Method::GET, format!("{pods}?labelSelector=a%3Db&limit=500&continue=x")),
-        (Method::DELETE, format!("{pods}/px-1?propagationPolicy=Background")),
-        (Method::PATCH, format!("{pods}/px-1")),
+    let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": "u"},
+        "propagationPolicy": "Background", "gracePeriodSeconds": 0});
+    for (method, path, body) in [
+        (Method::GET, format!("{PODS}/px-1"), Value::Null),
+        (Method::GET, format!("{PODS}?labelSelector=a%3Db&limit=500&continue=x"), Value::Null),
+        (Method::DELETE, format!("{PODS}/px-1?propagationPolicy=Background"), options.clone()),
+        (Method::PATCH, format!("{PODS}/px-1"), ungate()),
+        (Method::POST, PODS.to_owned(), good_pod()),
     ] {
-        assert_eq!(denied(method, &path, &Value::Null), "", "{path}");
+        assert_eq!(denied(method, &path, &body), "", "{path}");
     }
-    assert_eq!(denied(Method::POST, pods, &good_pod()), "");
+    let removal = Errand::Remove("px-1".to_owned());
+    let path = format!("{PODS}/px-1");
+    for body in [options.to_string(), String::new()] {
+        assert_eq!(refused(&removal, Method::DELETE, &path, JSON, &body), "");
+    }
+    for errand in [Errand::Look, removal, making()] {
+        assert_eq!(refused(&errand, Method::GET, &path, "", ""), "", "every call may look");
+    }
 }
 
 #[test]
@@ -90,9 +114,16 @@ fn everything_else_is_refused_with_its_reason() {
         (Method::PUT, format!("{base}/secrets/px-1"), "never allowed"),
         (Method::PATCH, format!("{base}/secrets/px-1"), "never allowed"),
         (Method::DELETE, format!("{base}/secrets/px-1"), "never allowed"),
-        (Method::GET, format!("{base}/services"), "resources: [pods, secrets, services]"),
-        (Method::GET, "/apis/apps/v1/namespaces/proxies/deployments".into(), "deployments"),
-        (Method::GET, "/apis/evil/v1/namespaces/proxies/pods".into(), "pods"),
+        (Method::GET, format!("{base}/services"), "services (v1) is not known to this release"),
+        (Method::POST, format!("{base}/services"), "not known to this release"),
+        (Method::PUT, format!("{base}/configmaps/kube-root-ca.crt"), "not known to this release"),
+        (Method::GET, "/apis/apps/v1/namespaces/proxies/deployments".into(), "may use pods and secrets"),
+        (Method::GET, "/apis/evil/v1/namespaces/proxies/pods".into(), "pods (evil) is not known"),
+        (Method::PUT, format!("{base}/pods/px-1"), "update on pods is never allowed"),
+        (Method::DELETE, format!("{base}/pods/px-2"), "px-1"),
+        (Method::PATCH, format!("{base}/pods/px-2"), "px-1"),
+        (Method::PATCH, format!("{base}/pods/px-1?force=true"), "force"),
+        (Method::POST, format!("{base}/pods?fieldValidation=Ignore"), "fieldValidation"),
         (Method::POST, format!("{base}/pods/px-1"), "no request"),
         (Method::GET, format!("{base}/pods/PX"), "nothing else is allowed"),
     ] {
@@ -150,14 +181,55 @@ fn bad_pods() -> Vec<(&'static str, Value, &'static str)> {
         ),
         ("/spec/containers/0/envFrom", json!([{"secretRef": {"name": "other"}}]), "other"),
         ("/spec/containers/0/volumeDevices", json!([{"name": "x"}]), "volumeDevices"),
+        ("/spec/containers/0/ports/0", json!({"containerPort": 1, "hostPort": 1.0}), "hostPort"),
+        ("/spec/containers/0/ports/0", json!({"containerPort": 1, "hostIP": "127.0.0.1"}), "hostIP"),
         (
             "/spec/initContainers",
             json!([{"name": "i", "securityContext": {"privileged": true}}]),
             "privileged",
         ),
+        (
+            "/metadata/annotations",
+            json!({"container.apparmor.security.beta.kubernetes.io/squid": "unconfined"}),
+            "apparmor",
+        ),
+        (
+            "/metadata/annotations",
+            json!({"seccomp.security.alpha.kubernetes.io/pod": "unconfined"}),
+            "seccomp",
+        ),
+        (
+            "/spec/initContainers",
+            json!([{"name": "i", "restartPolicy": "Always", "startupProbe": {"httpGet": {"host": "169.254.169.254"}}}]),
+            "startupProbe.httpGet.host",
+        ),
         ("/metadata/name", json!("kube-proxy"), "px-1"),
         ("/spec", Value::Null, "no spec"),
     ]
+}
+
+#[test]
+fn the_kubelet_is_sent_to_the_pod_and_nowhere_else() {
+    for (kind, port) in [("httpGet", "http"), ("tcpSocket", "3128")] {
+        for place in ["livenessProbe", "readinessProbe", "startupProbe"] {
+            let mut pod = good_pod();
+            set(&mut pod, &format!("/spec/containers/0/{place}"), json!({kind: {"port": port}}));
+            assert_eq!(denied(Method::POST, PODS, &pod), "", "{place}");
+            set(&mut pod, &format!("/spec/containers/0/{place}/{kind}/host"), json!("169.254.169.254"));
+            let why = denied(Method::POST, PODS, &pod);
+            assert!(why.contains(&format!("{place}.{kind}.host")), "{why:?}");
+        }
+        for hook in ["postStart", "preStop"] {
+            let mut pod = good_pod();
+            set(
+                &mut pod,
+                "/spec/containers/0/lifecycle",
+                json!({hook: {kind: {"host": "10.0.0.1", "port": 1}}}),
+            );
+            let why = denied(Method::POST, PODS, &pod);
+            assert!(why.contains(&format!("lifecycle.{hook}.{kind}.host")), "{why:?}");
+        }
+    }
 }
 
 #[test]
@@ -167,6 +239,87 @@ fn a_pod_has_no_power_beyond_itself() {
         set(&mut pod, pointer, value.clone());
         let why = denied(Method::POST, "/api/v1/namespaces/proxies/pods", &pod);
         assert!(why.contains(word), "{pointer} {value}: {why:?}");
+    }
+}
+
+#[test]
+fn a_patch_takes_the_gates_of_the_machine_away_and_nothing_else() {
+    let path = format!("{PODS}/px-1");
+    let patch = |body: &Value| denied(Method::PATCH, &path, body);
+    for good in
+        [ungate(), json!({"metadata": {"uid": "u", "resourceVersion": "7"}, "spec": {"schedulingGates": []}})]
+    {
+        assert_eq!(patch(&good), "", "{good}");
+    }
+    let image = json!({"metadata": {"uid": "u"}, "spec": {"containers": [{"name": "app", "image": "evil"}]}});
+    for (bad, word) in [
+        (image, "schedulingGates"),
+        (
+            json!({"metadata": {"uid": "u"}, "spec": {"schedulingGates": null, "hostNetwork": true}}),
+            "hostNetwork",
+        ),
+        (json!({"metadata": {"uid": "u"}, "spec": {"schedulingGates": [{"name": "g"}]}}), "null or []"),
+        (json!({"metadata": {"uid": "u"}, "spec": {}}), "null or []"),
+        (json!({"metadata": {"uid": "u"}}), "spec of the patch"),
+        (json!({"spec": {"schedulingGates": null}}), "metadata of the patch"),
+        (json!({"metadata": {}, "spec": {"schedulingGates": null}}), "uid"),
+        (json!({"metadata": {"uid": null}, "spec": {"schedulingGates": null}}), "must be a text"),
+        (
+            json!({"metadata": {"uid": "u", "labels": {"a": "b"}}, "spec": {"schedulingGates": null}}),
+            "labels",
+        ),
+        (json!({"metadata": {"uid": "u"}, "spec": {"schedulingGates": null}, "status": {}}), "status"),
+        (json!([{"op": "remove", "path": "/spec/schedulingGates"}]), "must be an object"),
+    ] {
+        let why = patch(&bad);
+        assert!(why.contains(word), "{bad}: {why:?}");
+    }
+}
+
+#[test]
+fn a_patch_is_a_merge_patch_of_the_call_that_makes_the_machine() {
+    let path = format!("{PODS}/px-1");
+    let body = ungate().to_string();
+    for kind in [
+        "application/apply-patch+yaml",
+        "application/apply-patch+cbor",
+        "application/strategic-merge-patch+json",
+        "application/json-patch+json",
+        "",
+    ] {
+        let why = refused(&making(), Method::PATCH, &path, kind, &body);
+        assert!(why.contains(MERGE_PATCH), "{kind}: {why:?}");
+    }
+    let kind = "Application/Merge-Patch+JSON; charset=utf-8";
+    assert_eq!(refused(&making(), Method::PATCH, &path, kind, &body), "");
+    for errand in [Errand::Look, Errand::Remove("px-1".into())] {
+        let why = refused(&errand, Method::PATCH, &path, MERGE_PATCH, &body);
+        assert!(why.contains("only the call create"), "{errand:?}: {why:?}");
+    }
+}
+
+#[test]
+fn a_call_changes_its_own_machine_and_a_look_changes_nothing() {
+    let path = format!("{PODS}/px-1");
+    let why = refused(&Errand::Look, Method::DELETE, &path, JSON, "");
+    assert!(why.contains("only the calls create and delete"), "{why:?}");
+    let why = refused(&Errand::Remove("px-2".into()), Method::DELETE, &path, JSON, "");
+    assert!(why.contains("px-2"), "{why:?}");
+    for errand in [Errand::Look, Errand::Remove("px-1".into())] {
+        for (kind, body) in [("pods", good_pod()), ("secrets", good_secret())] {
+            let path = format!("/api/v1/namespaces/proxies/{kind}");
+            let why = refused(&errand, Method::POST, &path, JSON, &body.to_string());
+            assert!(why.contains("only the call create"), "{errand:?} {kind}: {why:?}");
+        }
+    }
+    for (options, word) in [
+        (json!({"orphanDependents": true}), "orphanDependents"),
+        (json!({"preconditions": {"labels": {}}}), "labels"),
+        (json!({"preconditions": {"uid": 3}}), "must be a text"),
+        (json!("Background"), "must be an object"),
+    ] {
+        let why = denied(Method::DELETE, &path, &options);
+        assert!(why.contains(word), "{options}: {why:?}");
     }
 }
 
@@ -183,11 +336,15 @@ fn set(document: &mut Value, pointer: &str, value: Value) {
     }
 }
 
+fn good_secret() -> Value {
+    json!({"metadata": {"name": "px-1",
+        "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "px-1", "uid": "u"}]},
+        "type": "Opaque", "stringData": {"a": "b"}})
+}
+
 #[test]
 fn a_secret_is_that_of_the_machine_and_belongs_to_its_pod() {
-    let good = json!({"metadata": {"name": "px-1",
-        "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "px-1", "uid": "u"}]},
-        "type": "Opaque", "stringData": {"a": "b"}});
+    let good = good_secret();
     let path = "/api/v1/namespaces/proxies/secrets";
     assert_eq!(denied(Method::POST, path, &good), "");
     for (pointer, value, word) in [
@@ -225,9 +382,59 @@ async fn only_harmless_headers_reach_the_api_server() {
         .body(())
         .unwrap()
         .into_parts();
-    send(&access, &parts, Bytes::new(), None, Duration::from_secs(5)).await.unwrap();
+    send(&access, &parts, Bytes::new(), &Errand::Look, Duration::from_secs(5)).await.unwrap();
     let sent = recorder.0.lock().unwrap();
     let sent = sent.first().unwrap();
     assert_eq!(sent.uri(), "/api/v1/namespaces/proxies/pods?limit=1");
     assert_eq!(sent.headers().keys().map(http::HeaderName::as_str).collect::<Vec<_>>(), ["accept"]);
+}
+
+/// A text with a key twice says two things: serde hears the last one, Go's decoder merges both.
+#[tokio::test]
+async fn what_is_sent_is_what_was_checked() {
+    let (access, recorder) = access(&[KubernetesResource::Pods, KubernetesResource::Secrets]);
+    let pod = good_pod();
+    let (metadata, spec) = (&pod["metadata"], &pod["spec"]);
+    let twice =
+        format!(r#"{{"metadata":{metadata},"spec":{{"hostNetwork":true,"hostPID":true}},"spec":{spec}}}"#);
+    for (method, path, kind, body, sent_as) in [
+        (Method::POST, PODS.to_owned(), "application/yaml", twice, JSON),
+        (
+            Method::PATCH,
+            format!("{PODS}/px-1"),
+            MERGE_PATCH,
+            r#"{"spec":{"hostNetwork":true},"metadata":{"uid":"u"},"spec":{"schedulingGates":null}}"#
+                .to_owned(),
+            MERGE_PATCH,
+        ),
+        (
+            Method::DELETE,
+            format!("{PODS}/px-1"),
+            "application/yaml",
+            r#"{"gracePeriodSeconds":0,"gracePeriodSeconds":5}"#.to_owned(),
+            JSON,
+        ),
+        (
+            Method::POST,
+            "/api/v1/namespaces/proxies/secrets".to_owned(),
+            "application/vnd.kubernetes.protobuf",
+            good_secret().to_string().replacen('{', r#"{"type":"kubernetes.io/service-account-token","#, 1),
+            JSON,
+        ),
+    ] {
+        let request = Request::builder().method(method).uri(format!("https://kubernetes.internal{path}"));
+        let (parts, ()) = request.header("content-type", kind).body(()).unwrap().into_parts();
+        send(&access, &parts, Bytes::from(body), &making(), Duration::from_secs(5)).await.unwrap();
+        let sent = recorder.0.lock().unwrap().pop().unwrap();
+        assert_eq!(sent.headers().get("content-type").unwrap(), sent_as);
+        let text = std::str::from_utf8(sent.body()).unwrap();
+        assert!(!text.contains("hostNetwork") && !text.contains("service-account-token"), "{text}");
+        for key in ["\"spec\"", "\"gracePeriodSeconds\"", "\"type\":\"Opaque"] {
+            assert!(text.matches(key).count() <= 1, "{key}: {text}");
+        }
+    }
+    let (parts, ()) =
+        Request::builder().uri(format!("https://kubernetes.internal{PODS}")).body(()).unwrap().into_parts();
+    send(&access, &parts, Bytes::from_static(b"{}"), &making(), Duration::from_secs(5)).await.unwrap();
+    assert!(recorder.0.lock().unwrap().pop().unwrap().body().is_empty(), "a read has no body");
 }
