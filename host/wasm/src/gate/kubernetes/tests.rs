@@ -160,6 +160,12 @@ fn bad_pods() -> Vec<(&'static str, Value, &'static str)> {
             json!({"name": "p", "projected": {"sources": [{"secret": {"name": "other"}}]}}),
             "other",
         ),
+    ]
+}
+
+/// The same for its containers and its metadata.
+fn bad_containers() -> Vec<(&'static str, Value, &'static str)> {
+    vec![
         ("/spec/containers/0/securityContext/privileged", json!(true), "privileged"),
         (
             "/spec/containers/0/securityContext/allowPrivilegeEscalation",
@@ -234,7 +240,7 @@ fn the_kubelet_is_sent_to_the_pod_and_nowhere_else() {
 
 #[test]
 fn a_pod_has_no_power_beyond_itself() {
-    for (pointer, value, word) in bad_pods() {
+    for (pointer, value, word) in bad_pods().into_iter().chain(bad_containers()) {
         let mut pod = good_pod();
         set(&mut pod, pointer, value.clone());
         let why = denied(Method::POST, "/api/v1/namespaces/proxies/pods", &pod);
