@@ -46,6 +46,8 @@ struct State {
     looks_until_gone: u32,
     looks: BTreeMap<InstanceId, u32>,
     landing: Vec<(Instant, CreateRequest)>,
+    names_are_taken: bool,
+    why_absent: Option<Failure>,
 }
 
 /// The cloud.
@@ -87,6 +89,26 @@ impl Cloud {
     /// All machines go, as a cloud does without asking.
     pub(crate) fn lose_machines(&self) {
         self.state().machines.clear();
+    }
+
+    /// All machines go, and the cloud knows why.
+    pub(crate) fn lose_machines_because(&self, why: Failure) {
+        let mut state = self.state();
+        state.machines.clear();
+        state.why_absent = Some(why);
+    }
+
+    /// Whatever is asked for: somebody else's machine has its name already.
+    pub(crate) fn take_names(&self) {
+        self.state().names_are_taken = true;
+    }
+
+    /// All machines are in this state now, and can be reached at this address if at any.
+    pub(crate) fn put_machines(&self, into: &InstanceState, address: Option<&str>) {
+        for machine in self.state().machines.values_mut() {
+            machine.state = into.clone();
+            machine.endpoints = address.map(|address| endpoint(address, 3128)).into_iter().collect();
+        }
     }
 
     pub(crate) fn machines(&self) -> Vec<Instance> {
@@ -148,19 +170,16 @@ impl Cloud {
         let state = &mut *state;
         let looks = state.looks.entry(target.id.clone()).or_default();
         *looks += 1;
-        let Some(instance) = state.machines.get_mut(&target.id) else { return Observation::Absent(None) };
+        let Some(instance) = state.machines.get_mut(&target.id) else {
+            return Observation::Absent(state.why_absent.take());
+        };
         if instance.state == InstanceState::Deleting && *looks > state.looks_until_gone {
             state.machines.remove(&target.id);
             return Observation::Absent(None);
         }
         if instance.state == InstanceState::Provisioning && *looks > state.looks_until_running {
             instance.state = InstanceState::Running;
-            instance.endpoints = vec![Endpoint {
-                address: "198.51.100.7".to_owned(),
-                port,
-                scope: "public".to_owned(),
-                credentials: None,
-            }];
+            instance.endpoints = vec![endpoint("198.51.100.7", port)];
         }
         Observation::Found(Box::new(instance.clone()))
     }
@@ -181,7 +200,16 @@ impl Cloud {
 impl State {
     fn create(&mut self, request: &CreateRequest) -> Result<Instance, Failure> {
         let id = id_of(request);
+        if request.placement.get("zone").is_some_and(|zone| zone == "dry") {
+            return Err(Failure::new(Reason::Capacity, "zone dry has none left"));
+        }
+        if self.names_are_taken && !self.machines.contains_key(&id) {
+            self.machines.insert(id.clone(), somebody_elses(&id, &request.name));
+        }
         if let Some(instance) = self.machines.get(&id) {
+            if !request.tags.iter().all(|(key, value)| instance.tags.get(key) == Some(value)) {
+                return Err(Failure::new(Reason::NameTaken, "another machine has this name"));
+            }
             if instance.state == InstanceState::Deleting {
                 return Err(Failure::new(Reason::Busy, "it is being deleted"));
             }
@@ -206,6 +234,24 @@ impl State {
         self.machines.insert(id, instance.clone());
         self.most_at_once = self.most_at_once.max(self.machines.len());
         Ok(instance)
+    }
+}
+
+fn endpoint(address: &str, port: u16) -> Endpoint {
+    Endpoint { address: address.to_owned(), port, scope: "public".to_owned(), credentials: None }
+}
+
+fn somebody_elses(id: &InstanceId, name: &str) -> Instance {
+    Instance {
+        id: id.clone(),
+        name: name.to_owned(),
+        incarnation: Incarnation::parse("theirs").ok(),
+        state: InstanceState::Running,
+        endpoints: vec![endpoint("198.51.100.99", 3128)],
+        created_at: None,
+        location: None,
+        problem: None,
+        tags: BTreeMap::from([("owner".to_owned(), "somebody-else".to_owned())]),
     }
 }
 

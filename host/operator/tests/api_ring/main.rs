@@ -4,7 +4,11 @@
 #[cfg(test)]
 mod cloud;
 #[cfg(test)]
+mod clouds;
+#[cfg(test)]
 mod crashes;
+#[cfg(test)]
+mod deletions;
 #[cfg(test)]
 mod happy;
 #[cfg(test)]
@@ -18,7 +22,12 @@ mod others;
 #[cfg(test)]
 mod provider;
 #[cfg(test)]
+#[path = "../support/quick.rs"]
+mod quick;
+#[cfg(test)]
 mod spy;
 #[cfg(test)]
 #[path = "../support/mod.rs"]
 mod support;
+#[cfg(test)]
+mod watches;

@@ -1,11 +1,12 @@
 //! The lifecycle loop under test, on a real API server, with a cloud in memory.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use egress_proxies_core::crd::{ConditionType, Phase, Proxy};
-use egress_proxies_core::facts::{Fleet, Verdict, Verdicts};
+use egress_proxies_core::crd::{ConditionType, Proxy};
+use egress_proxies_core::facts::{Fleet, Verdicts};
 use egress_proxies_core::lifecycle::Policy;
 use egress_proxies_operator::clock::SystemClock;
 use egress_proxies_operator::kubernetes_client;
@@ -25,11 +26,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cloud::Cloud;
 use crate::provider::{Configured, Shelf};
+use crate::quick::judge_all_healthy;
+pub(crate) use crate::quick::{is_ready, quick};
 pub(crate) use crate::spy::Crash;
 use crate::spy::{Spy, SpyLayer};
 use crate::support::api_server::ApiServer;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A namespace of a real API server, a cloud, and how the provider for it was loaded.
 pub(crate) struct Bench {
@@ -43,13 +46,23 @@ pub(crate) struct Bench {
 impl Bench {
     /// None, with a line that says so, where there is no API server to be had.
     pub(crate) async fn open(purpose: &str) -> Option<Self> {
-        let server = ApiServer::shared().await?;
+        Some(Self::on(ApiServer::shared().await?, purpose).await)
+    }
+
+    /// On this server.
+    pub(crate) async fn on(server: &ApiServer, purpose: &str) -> Self {
         let client = server.client();
         let namespace = server.namespace(&client, purpose).await;
         let kubeconfig = Kubeconfig::read_from(server.kubeconfig()).unwrap();
         let options = KubeConfigOptions::default();
         let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
-        Some(Self { namespace, client, cloud: Cloud::new(), shelf: Shelf::new(), config })
+        Self { namespace, client, cloud: Cloud::new(), shelf: Shelf::new(), config }
+    }
+
+    /// The operators to come reach the API server at this address; the test itself goes on as before.
+    pub(crate) fn through(mut self, address: SocketAddr) -> Self {
+        self.config.cluster_url = format!("https://{address}").parse().unwrap();
+        self
     }
 
     pub(crate) fn proxies(&self) -> Api<Proxy> {
@@ -90,6 +103,11 @@ impl Bench {
         api.create(&PostParams::default(), &secret).await.unwrap();
     }
 
+    pub(crate) async fn delete_secret(&self, name: &str) {
+        let api = Api::<Secret>::namespaced(self.client.clone(), &self.namespace);
+        drop(api.delete(name, &DeleteParams::default()).await.unwrap());
+    }
+
     pub(crate) async fn patch_secret(&self, name: &str, patch: Value) {
         let api = Api::<Secret>::namespaced(self.client.clone(), &self.namespace);
         api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
@@ -97,14 +115,25 @@ impl Bench {
 
     /// Waits until the object is as it should be; answers with it.
     pub(crate) async fn until(&self, name: &str, what: &str, holds: impl Fn(&Proxy) -> bool) -> Proxy {
-        let condition =
-            await_condition(self.proxies(), name, |object: Option<&Proxy>| object.is_some_and(&holds));
-        match tokio::time::timeout(PATIENCE, condition).await {
-            Ok(found) => found.unwrap().unwrap(),
-            Err(tokio::time::error::Elapsed { .. }) => {
+        match self.wait(name, |object| object.is_some_and(&holds)).await {
+            Some(found) => found.unwrap(),
+            None => {
                 panic!("not {what} in time: {:#?}", self.get(name).await.map(|it| (it.metadata, it.status)))
             }
         }
+    }
+
+    /// None after a while. An API server that is away is waited for.
+    async fn wait(&self, name: &str, holds: impl Fn(Option<&Proxy>) -> bool) -> Option<Option<Proxy>> {
+        let waited = async {
+            loop {
+                match await_condition(self.proxies(), name, |object: Option<&Proxy>| holds(object)).await {
+                    Ok(found) => return found,
+                    Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, waited).await.ok()
     }
 
     pub(crate) async fn until_ready(&self, name: &str) -> Proxy {
@@ -112,12 +141,8 @@ impl Bench {
     }
 
     pub(crate) async fn until_gone(&self, name: &str) {
-        let gone = await_condition(self.proxies(), name, |object: Option<&Proxy>| object.is_none());
-        if let Ok(found) = tokio::time::timeout(PATIENCE, gone).await {
-            found.unwrap();
-            return;
-        }
-        panic!("not gone in time: {:#?}", self.get(name).await.map(|it| (it.metadata, it.status)));
+        let gone = self.wait(name, |object| object.is_none()).await.is_some();
+        assert!(gone, "not gone in time: {:#?}", self.get(name).await.map(|it| (it.metadata, it.status)));
     }
 
     /// Starts the operator with short waits.
@@ -178,31 +203,6 @@ impl Operator {
     }
 }
 
-/// Health without probes: each machine that the fleet shows is healthy.
-async fn judge_all_healthy(mut fleet: watch::Receiver<Fleet>, verdicts: watch::Sender<Verdicts>) {
-    while fleet.changed().await.is_ok() {
-        let fleet = fleet.borrow_and_update().clone();
-        let judged = fleet.proxies.iter().filter_map(|(uid, facts)| {
-            let verdict = Verdict {
-                machine: facts.machine.clone()?,
-                healthy: true,
-                reason: "ProbeSucceeded",
-                message: "probes through it succeed".to_owned(),
-                latency: Some(Duration::from_millis(12)),
-                probed_at: "2026-01-01T00:00:00Z".parse().unwrap(),
-            };
-            Some((uid.clone(), verdict))
-        });
-        let judged = Arc::new(judged.collect());
-        verdicts.send_if_modified(|known| {
-            let new = *known != judged;
-            *known = judged;
-            new
-        });
-    }
-    std::future::pending::<()>().await;
-}
-
 /// Counts reconciles.
 #[derive(Debug, Default)]
 pub(crate) struct Counted {
@@ -223,29 +223,8 @@ impl LifecycleMetrics for Counted {
     fn queue(&self, _planned: usize, _running: usize) {}
 }
 
-/// Waits short enough for tests.
-pub(crate) fn quick() -> Policy {
-    let millis = Duration::from_millis;
-    Policy {
-        provisioning_poll: millis(200),
-        deletion_poll: millis(200),
-        drift_poll: millis(1000),
-        quota_poll: millis(1000),
-        slow_poll: millis(2000),
-        backoff_first: millis(100),
-        backoff_most: millis(1000),
-        vanish_most: millis(1000),
-        verdict_wait: millis(300),
-        ..Policy::default()
-    }
-}
-
 pub(crate) fn managed() -> Value {
     json!({"mode": "Managed", "provider": "fake"})
-}
-
-pub(crate) fn is_ready(proxy: &Proxy) -> bool {
-    proxy.status.as_ref().is_some_and(|status| status.phase == Phase::Ready)
 }
 
 /// Reason and message of the Provisioned condition.

@@ -24,6 +24,8 @@ pub(crate) enum Component {
     Loading,
     /// It could not be loaded.
     Failed,
+    /// The entry is not in the providers config.
+    Removed,
 }
 
 /// The entry `fake` of a providers config and what became of it.
@@ -92,6 +94,7 @@ impl Providers for Configured {
         }
         match *self.shelf.component.lock().unwrap() {
             Component::Loading => Lookup::Loading,
+            Component::Removed => Lookup::Unknown { configured: Vec::new() },
             Component::Failed => Lookup::Failed { stage: "read", reason: "no such file".to_owned() },
             Component::Ready(digest) => Lookup::Ready(Arc::new(FakeProvider {
                 info: self.shelf.info(digest),

@@ -1,15 +1,20 @@
-//! Sits between the operator's client and the API server: writes down each write, lets somebody else act
-//! just before one, and stops the world after the n-th effect, as a crash would.
+//! Sits between the operator's client and the API server: writes down each request, lets somebody else act
+//! just before a write, answers in the server's place, and stops the world after the n-th effect, as a crash
+//! would.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use egress_proxies_operator::kubernetes_client::BoundedBody;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{Method, Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
 use kube::client::Body;
+use serde_json::Value;
 use tokio::sync::Notify;
 use tower::{BoxError, Layer, Service, ServiceExt};
 
@@ -45,16 +50,29 @@ impl Crash {
 
 type Interruption = (&'static str, BoxFuture<'static, ()>);
 
+/// The server's, or ours.
+type AnyBody = UnsyncBoxBody<Bytes, BoxError>;
+/// Answers in the API server's place while this gives one.
+type Answer = Box<dyn FnMut(&str) -> Option<(u16, Value)> + Send>;
+
 /// What the operator wrote, and who interrupts it.
 pub(crate) struct Spy {
     writes: Mutex<Vec<String>>,
+    reads: Mutex<Vec<String>>,
+    answers: Mutex<Option<Answer>>,
     interruptions: Mutex<Vec<Interruption>>,
     crash: Arc<Crash>,
 }
 
 impl Spy {
     pub(crate) fn new(crash: Arc<Crash>) -> Arc<Self> {
-        Arc::new(Self { writes: Mutex::default(), interruptions: Mutex::default(), crash })
+        Arc::new(Self {
+            writes: Mutex::default(),
+            reads: Mutex::default(),
+            answers: Mutex::default(),
+            interruptions: Mutex::default(),
+            crash,
+        })
     }
 
     /// Writes to Proxies so far, as `METHOD path`.
@@ -66,6 +84,28 @@ impl Spy {
     /// Events written so far.
     pub(crate) fn events(&self) -> usize {
         self.writes.lock().unwrap().iter().filter(|write| write.contains("/events")).count()
+    }
+
+    /// Full lists asked for so far.
+    pub(crate) fn lists(&self) -> usize {
+        self.reads.lock().unwrap().iter().filter(|read| read.starts_with("LIST")).count()
+    }
+
+    /// Watches asked for so far.
+    pub(crate) fn watches(&self) -> usize {
+        self.reads.lock().unwrap().iter().filter(|read| read.starts_with("WATCH")).count()
+    }
+
+    /// Answers reads such as `WATCH /apis/.../proxies` with a code and a body, while `answer` gives one.
+    pub(crate) fn answer(&self, answer: impl FnMut(&str) -> Option<(u16, Value)> + Send + 'static) {
+        *self.answers.lock().unwrap() = Some(Box::new(answer));
+    }
+
+    /// Writes the read down; with the answer to it that does not come from the server.
+    fn read(&self, line: String) -> Option<(u16, Value)> {
+        let answer = self.answers.lock().unwrap().as_mut().and_then(|answer| answer(&line));
+        self.reads.lock().unwrap().push(line);
+        answer
     }
 
     /// Before the next write to a path with this ending, `act` happens.
@@ -101,9 +141,9 @@ where
     S: Service<Request<Body>, Response = Response<BoundedBody>, Error = BoxError> + Send + 'static,
     S::Future: Send + 'static,
 {
-    type Response = S::Response;
+    type Response = Response<AnyBody>;
     type Error = BoxError;
-    type Future = BoxFuture<'static, Result<S::Response, BoxError>>;
+    type Future = BoxFuture<'static, Result<Response<AnyBody>, BoxError>>;
 
     fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         Poll::Ready(Ok(()))
@@ -120,6 +160,9 @@ where
             }
             if write {
                 spy.writes.lock().unwrap().push(line);
+            } else if let Some((code, body)) = spy.read(format!("{} {path}", kind_of(request.uri()))) {
+                let body = Full::new(Bytes::from(body.to_string())).map_err(|never| match never {});
+                return Ok(Response::builder().status(code).body(body.boxed_unsync())?);
             }
             let answer = {
                 let mut inner = inner.lock().await;
@@ -129,8 +172,17 @@ where
             if write && path.contains("/proxies/") {
                 spy.crash.point().await;
             }
-            Ok(response)
+            Ok(response.map(BodyExt::boxed_unsync))
         }
         .boxed()
+    }
+}
+
+fn kind_of(uri: &http::Uri) -> &'static str {
+    let collection = uri.path().ends_with("/proxies") || uri.path().ends_with("/secrets");
+    match uri.query() {
+        Some(query) if query.contains("watch=true") => "WATCH",
+        Some(_) | None if collection => "LIST",
+        Some(_) | None => "GET",
     }
 }

@@ -8,6 +8,7 @@
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -24,28 +25,43 @@ use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 use tokio::sync::OnceCell;
 
 const TOKEN: &str = "test-admin-token";
-const PATIENCE: Duration = Duration::from_mins(1);
+/// It starts in 1.5 s on an idle machine; one that compiles beside it takes its time.
+const PATIENCE: Duration = Duration::from_mins(3);
 static SHARED: OnceCell<Option<ApiServer>> = OnceCell::const_new();
 static NAMESPACES: AtomicU32 = AtomicU32::new(0);
 
-/// Starts both, waits for the end of its input, then kills both and cleans up. Keyboard interrupts reach
-/// the whole process group: the shell ignores them so that it outlives the test binary by a moment.
+/// Starts both, takes orders line by line, then kills both and cleans up. Keyboard interrupts reach the whole
+/// process group: the shell ignores them so that it outlives the test binary by a moment.
 const SUPERVISOR: &str = r#"
 trap '' INT TERM HUP
 cd "$DIR" || exit 1
-"$BIN/etcd" --data-dir "$DIR/etcd" --unsafe-no-fsync --log-level error \
-  --listen-client-urls "http://127.0.0.1:$ETCD_PORT" --advertise-client-urls "http://127.0.0.1:$ETCD_PORT" \
-  --listen-peer-urls "http://127.0.0.1:$PEER_PORT" --initial-advertise-peer-urls "http://127.0.0.1:$PEER_PORT" \
-  --initial-cluster "default=http://127.0.0.1:$PEER_PORT" >etcd.log 2>&1 </dev/null &
-etcd=$!
-"$BIN/kube-apiserver" --etcd-servers "http://127.0.0.1:$ETCD_PORT" --cert-dir "$DIR/certs" \
-  --secure-port "$API_PORT" --bind-address 127.0.0.1 --advertise-address 127.0.0.1 \
-  --service-account-key-file "$DIR/sa.pub" --service-account-signing-key-file "$DIR/sa.key" \
-  --service-account-issuer https://kubernetes.default.svc --token-auth-file "$DIR/tokens.csv" \
-  --authorization-mode RBAC --service-cluster-ip-range 10.96.0.0/16 --allow-privileged \
-  --endpoint-reconciler-type none >apiserver.log 2>&1 </dev/null &
-apiserver=$!
-read -r _
+start_etcd() {
+  "$BIN/etcd" --data-dir "$DIR/etcd" --unsafe-no-fsync --log-level error \
+    --listen-client-urls "http://127.0.0.1:$ETCD_PORT" --advertise-client-urls "http://127.0.0.1:$ETCD_PORT" \
+    --listen-peer-urls "http://127.0.0.1:$PEER_PORT" --initial-advertise-peer-urls "http://127.0.0.1:$PEER_PORT" \
+    --initial-cluster "default=http://127.0.0.1:$PEER_PORT" >>etcd.log 2>&1 </dev/null &
+  etcd=$!
+}
+start_api() {
+  "$BIN/kube-apiserver" --etcd-servers "http://127.0.0.1:$ETCD_PORT" --cert-dir "$DIR/certs" \
+    --secure-port "$API_PORT" --bind-address 127.0.0.1 --advertise-address 127.0.0.1 \
+    --service-account-key-file "$DIR/sa.pub" --service-account-signing-key-file "$DIR/sa.key" \
+    --service-account-issuer https://kubernetes.default.svc --token-auth-file "$DIR/tokens.csv" \
+    --authorization-mode RBAC --service-cluster-ip-range 10.96.0.0/16 --allow-privileged \
+    --endpoint-reconciler-type none >>apiserver.log 2>&1 </dev/null &
+  apiserver=$!
+}
+start_etcd
+start_api
+while read -r order; do
+  case "$order" in
+    kill-api) kill -9 "$apiserver"; wait "$apiserver" ;;
+    start-api) start_api ;;
+    kill-etcd) kill -9 "$etcd"; wait "$etcd" ;;
+    start-etcd) start_etcd ;;
+  esac
+  echo "$order"
+done
 kill -9 "$etcd" "$apiserver"
 wait
 rm -rf "$DIR"
@@ -54,10 +70,10 @@ rm -rf "$DIR"
 /// The running pair.
 #[derive(Debug)]
 pub(crate) struct ApiServer {
-    url: String,
+    pub(crate) url: String,
     dir: PathBuf,
-    // Its standard input keeps the supervisor waiting.
-    _supervisor: Child,
+    // Its standard input keeps the supervisor waiting, and brings it orders.
+    pub(crate) supervisor: Mutex<Child>,
 }
 
 impl ApiServer {
@@ -68,7 +84,7 @@ impl ApiServer {
     }
 
     #[expect(clippy::print_stderr, reason = "a skipped test has to say so")]
-    async fn start() -> Option<Self> {
+    pub(crate) async fn start() -> Option<Self> {
         let Some(bin) = node_binaries() else {
             eprintln!(
                 "SKIPPED: no real API server. Set EPO_NODE_BIN to a folder with etcd and kube-apiserver, or run `make test`."
@@ -90,9 +106,11 @@ impl ApiServer {
             .env("PEER_PORT", peer_port.to_string())
             .env("API_PORT", api_port.to_string())
             .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let server = Self { url: format!("https://127.0.0.1:{api_port}"), dir, _supervisor: supervisor };
+        let supervisor = Mutex::new(supervisor);
+        let server = Self { url: format!("https://127.0.0.1:{api_port}"), dir, supervisor };
         server.write_kubeconfig();
         server.wait_until_ready().await;
         server.install_crd().await;
@@ -124,7 +142,8 @@ impl ApiServer {
         name
     }
 
-    async fn wait_until_ready(&self) {
+    /// Waits until it serves everything.
+    pub(crate) async fn wait_until_ready(&self) {
         let deadline = tokio::time::Instant::now() + PATIENCE;
         loop {
             let request = http::Request::get("/readyz").body(Vec::new()).unwrap();
@@ -159,8 +178,9 @@ impl ApiServer {
     }
 
     fn gave_up(&self) -> bool {
-        std::fs::read_to_string(self.dir.join("apiserver.log"))
-            .is_ok_and(|log| log.contains("command failed"))
+        let failed = std::fs::read_to_string(self.dir.join("apiserver.log"))
+            .is_ok_and(|log| log.contains("command failed"));
+        failed || self.supervisor.lock().unwrap().try_wait().unwrap().is_some()
     }
 
     fn log_tail(&self) -> String {

@@ -3,6 +3,7 @@
 //! Nothing here writes.
 
 mod changes;
+mod healing;
 mod own_writes;
 mod secrets;
 mod stores;

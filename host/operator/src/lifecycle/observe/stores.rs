@@ -19,6 +19,7 @@ use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
 use super::changes::{Change, Changes};
+use super::healing::healing;
 
 /// Longest time of one watch request.
 const WATCH_SECONDS: u32 = 60;
@@ -160,8 +161,9 @@ where
     K: Resource<DynamicType = ()> + DeserializeOwned + Clone + std::fmt::Debug + Send + Sync + 'static,
 {
     let kind = K::kind(&()).into_owned();
-    let watch = watcher(api, config).modify(|object| object.managed_fields_mut().clear()).default_backoff();
-    pass_on(watch, &kind, writer, tell).await;
+    let start =
+        || watcher(api.clone(), config.clone()).modify(|object: &mut K| object.managed_fields_mut().clear());
+    pass_on(healing(start), &kind, writer, tell).await;
 }
 
 /// Brings events into the cache and tells what they changed there, in this order.

@@ -1,0 +1,55 @@
+//! What tests of the lifecycle loop share: waits short enough for tests, and health without probes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use egress_proxies_core::crd::{Phase, Proxy};
+use egress_proxies_core::facts::{Fleet, Verdict, Verdicts};
+use egress_proxies_core::lifecycle::Policy;
+use tokio::sync::watch;
+
+/// Waits short enough for tests.
+pub(crate) fn quick() -> Policy {
+    let millis = Duration::from_millis;
+    Policy {
+        provisioning_poll: millis(200),
+        deletion_poll: millis(200),
+        drift_poll: millis(1000),
+        quota_poll: millis(1000),
+        slow_poll: millis(2000),
+        backoff_first: millis(100),
+        backoff_most: millis(1000),
+        vanish_most: millis(1000),
+        verdict_wait: millis(300),
+        ..Policy::default()
+    }
+}
+
+/// Health without probes: each machine that the fleet shows is healthy.
+pub(crate) async fn judge_all_healthy(mut fleet: watch::Receiver<Fleet>, verdicts: watch::Sender<Verdicts>) {
+    while fleet.changed().await.is_ok() {
+        let fleet = fleet.borrow_and_update().clone();
+        let judged = fleet.proxies.iter().filter_map(|(uid, facts)| {
+            let verdict = Verdict {
+                machine: facts.machine.clone()?,
+                healthy: true,
+                reason: "ProbeSucceeded",
+                message: "probes through it succeed".to_owned(),
+                latency: Some(Duration::from_millis(12)),
+                probed_at: "2026-01-01T00:00:00Z".parse().unwrap(),
+            };
+            Some((uid.clone(), verdict))
+        });
+        let judged = Arc::new(judged.collect());
+        verdicts.send_if_modified(|known| {
+            let new = *known != judged;
+            *known = judged;
+            new
+        });
+    }
+    std::future::pending::<()>().await;
+}
+
+pub(crate) fn is_ready(proxy: &Proxy) -> bool {
+    proxy.status.as_ref().is_some_and(|status| status.phase == Phase::Ready)
+}
