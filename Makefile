@@ -7,7 +7,7 @@ export EPO_CACHE CARGO_TARGET_DIR
 PROVIDERS_CONFIG ?= providers.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast check fmt build providers generate install uninstall run local-up local-down local-smoke bench guests
+.PHONY: help demo test test-fast chaos check fmt build providers generate install uninstall run local-up local-down local-smoke bench guests
 
 help: ## list the commands
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,6 +20,9 @@ test: ## all tests, with the real API server and the real node; does its own set
 
 test-fast: ## the tests that need neither cluster nor root nor the wasm target
 	@cargo test --workspace
+
+chaos: ## kills the operator at every effect, runs 500 random schedules; prints counts and the seed
+	@dev/chaos
 
 check: ## format, lints, documentation, dependencies, generated files
 	@dev/check

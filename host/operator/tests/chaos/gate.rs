@@ -1,0 +1,224 @@
+//! What becomes of each effect of an operator process: it is carried out, refused, answered late, its answer
+//! is lost, or the process ends there. A process that has ended has no further effects, whatever was under
+//! way in it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use tokio::sync::Notify;
+
+/// A call of the provider, or a request about one Proxy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Effect {
+    /// A live read of the object.
+    Look,
+    /// A write of finalizers and annotations.
+    Metadata,
+    /// A write of the status.
+    Status,
+    Validate,
+    Create,
+    Get,
+    Delete,
+    List,
+}
+
+/// How an operator fares at an effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Way {
+    /// It ends before the effect is sent.
+    Before,
+    /// It ends when the effect has happened and its answer was not seen yet.
+    After,
+    /// It goes on; the effect has happened, its answer is lost.
+    Lost,
+}
+
+pub(crate) const WAYS: [Way; 3] = [Way::Before, Way::After, Way::Lost];
+
+/// The `nth` effect of one kind in the life of a Proxy, from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Point {
+    pub(crate) effect: Effect,
+    pub(crate) nth: usize,
+}
+
+/// What becomes of one effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Fine,
+    /// Nothing happens, and the answer says that it failed.
+    Refused,
+    DiesBefore,
+    DiesAfter,
+    AnswerLost,
+    /// It happens at once, the answer comes later.
+    Late(Duration),
+    /// The answer is a passed deadline; it happens after that.
+    LandsLate(Duration),
+}
+
+/// Longest time between the start of a provider call and its effect, as the fake provider says of itself.
+pub(crate) const LONGEST_CALL: Duration = Duration::from_millis(400);
+
+struct State {
+    /// One effect goes wrong in one way.
+    once: Option<(Point, Way)>,
+    /// So many effects of a hundred go wrong.
+    weather: u32,
+    /// The process fares so at the effect that is so many from now.
+    ends: Option<(usize, Way)>,
+    seen: Vec<Effect>,
+    struck: BTreeMap<&'static str, u64>,
+    rng: StdRng,
+}
+
+/// Fates of all effects in one small world, across the operator processes in it.
+pub(crate) struct Fates {
+    state: Mutex<State>,
+}
+
+impl Fates {
+    pub(crate) fn calm() -> Arc<Self> {
+        Self::of_seed(0)
+    }
+
+    /// One effect goes wrong in one way.
+    pub(crate) fn once(point: Point, way: Way) -> Arc<Self> {
+        let fates = Self::of_seed(0);
+        fates.state.lock().unwrap().once = Some((point, way));
+        fates
+    }
+
+    /// All is well at first; what goes wrong later follows from the seed.
+    pub(crate) fn of_seed(seed: u64) -> Arc<Self> {
+        let rng = StdRng::seed_from_u64(seed);
+        let (seen, struck) = (Vec::new(), BTreeMap::new());
+        Arc::new(Self { state: Mutex::new(State { once: None, weather: 0, ends: None, seen, struck, rng }) })
+    }
+
+    /// So many effects of a hundred go wrong from now on; with none, nothing else does either.
+    pub(crate) fn weather(&self, percent: u32) {
+        let mut state = self.state.lock().unwrap();
+        state.weather = percent;
+        state.ends = state.ends.filter(|_| percent > 0);
+    }
+
+    pub(crate) fn ends_in(&self, effects: usize, way: Way) {
+        self.state.lock().unwrap().ends = Some((effects, way));
+    }
+
+    /// All effects so far, in order.
+    pub(crate) fn seen(&self) -> Vec<Effect> {
+        self.state.lock().unwrap().seen.clone()
+    }
+
+    /// What went wrong so far: how often each kind.
+    pub(crate) fn struck(&self) -> BTreeMap<&'static str, u64> {
+        self.state.lock().unwrap().struck.clone()
+    }
+
+    fn draw(&self, effect: Effect) -> Fate {
+        let mut state = self.state.lock().unwrap();
+        state.seen.push(effect);
+        let nth = state.seen.iter().filter(|seen| **seen == effect).count();
+        let ends = match &mut state.ends {
+            Some((left, way)) if *left <= 1 => Some(*way),
+            Some((left, _)) => {
+                *left -= 1;
+                None
+            }
+            None => None,
+        };
+        let once = state.once.filter(|(point, _)| *point == Point { effect, nth }).map(|(_, way)| way);
+        let fate = match ends.or(once) {
+            Some(way) => fate_of(way),
+            None => state.draw_weather(),
+        };
+        if ends.is_some() {
+            state.ends = None;
+        }
+        if let Some(name) = name_of(fate) {
+            *state.struck.entry(name).or_default() += 1;
+        }
+        fate
+    }
+}
+
+fn fate_of(way: Way) -> Fate {
+    match way {
+        Way::Before => Fate::DiesBefore,
+        Way::After => Fate::DiesAfter,
+        Way::Lost => Fate::AnswerLost,
+    }
+}
+
+impl State {
+    fn draw_weather(&mut self) -> Fate {
+        let (rng, percent) = (&mut self.rng, self.weather);
+        if percent == 0 || rng.random_range(0..100) >= percent {
+            return Fate::Fine;
+        }
+        let late = Duration::from_millis(rng.random_range(20..350));
+        match rng.random_range(0..12) {
+            0..3 => Fate::Refused,
+            3..6 => Fate::AnswerLost,
+            6..8 => Fate::Late(late),
+            8..10 => Fate::LandsLate(late),
+            10 => Fate::DiesBefore,
+            _ => Fate::DiesAfter,
+        }
+    }
+}
+
+fn name_of(fate: Fate) -> Option<&'static str> {
+    match fate {
+        Fate::Fine => None,
+        Fate::Refused => Some("refused"),
+        Fate::DiesBefore => Some("operators ended before"),
+        Fate::DiesAfter => Some("operators ended after"),
+        Fate::AnswerLost => Some("answers lost"),
+        Fate::Late(_) => Some("answers late"),
+        Fate::LandsLate(_) => Some("effects after their deadline"),
+    }
+}
+
+/// One operator process.
+pub(crate) struct Process {
+    fates: Arc<Fates>,
+    ended: Mutex<bool>,
+    told: Notify,
+}
+
+impl Process {
+    pub(crate) fn new(fates: Arc<Fates>) -> Arc<Self> {
+        Arc::new(Self { fates, ended: Mutex::new(false), told: Notify::new() })
+    }
+
+    /// Carries out an effect as its fate wants. The process cannot end in the middle of `act`: a task that is
+    /// aborted may still run to its next await, seconds later on a busy machine, and must not act then.
+    pub(crate) fn act<T>(&self, effect: Effect, act: impl FnOnce(Fate) -> T) -> T {
+        let ended = self.ended.lock().unwrap();
+        act(if *ended { Fate::DiesBefore } else { self.fates.draw(effect) })
+    }
+
+    /// From now on it has no effects.
+    pub(crate) fn end(&self) {
+        *self.ended.lock().unwrap() = true;
+    }
+
+    /// The process ends here; never returns.
+    pub(crate) async fn ends<T>(&self) -> T {
+        self.end();
+        self.told.notify_one();
+        std::future::pending().await
+    }
+
+    /// Resolves when the process has ended.
+    pub(crate) async fn ended(&self) {
+        self.told.notified().await;
+    }
+}

@@ -1,0 +1,221 @@
+//! One small world per test case: a namespace of a real API server, a cloud, a providers config, and the
+//! operator processes that come and go in it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use egress_proxies_core::crd::Proxy;
+use egress_proxies_core::facts::{Fleet, Verdicts};
+use egress_proxies_operator::clock::SystemClock;
+use egress_proxies_operator::kubernetes_client;
+use egress_proxies_operator::leadership::Leadership;
+use egress_proxies_operator::lifecycle::{self, LifecycleSetup, Namespaces, Silent};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::runtime::wait::await_condition;
+use kube::{Client, Config};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::cloud::Cloud;
+use crate::gate::{Fates, Process};
+use crate::provider::{Configured, Shelf};
+use crate::quick::{judge_all_healthy, quick};
+use crate::support::api_server::ApiServer;
+use crate::wire::WireLayer;
+
+/// How to reach the API server; shared by all worlds of a test.
+#[derive(Clone)]
+pub(crate) struct Access {
+    server: &'static ApiServer,
+    client: Client,
+    config: Config,
+}
+
+impl Access {
+    /// None, with a line that says so, where there is no API server to be had.
+    pub(crate) async fn open() -> Option<Self> {
+        let server = ApiServer::shared().await?;
+        let kubeconfig = Kubeconfig::read_from(server.kubeconfig()).unwrap();
+        let options = KubeConfigOptions::default();
+        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
+        Some(Self { server, client: server.client(), config })
+    }
+}
+
+/// A world.
+pub(crate) struct World {
+    pub(crate) cloud: Arc<Cloud>,
+    pub(crate) shelf: Arc<Shelf>,
+    pub(crate) fates: Arc<Fates>,
+    access: Access,
+    namespace: String,
+}
+
+impl World {
+    pub(crate) async fn new(access: &Access, purpose: &str, fates: Arc<Fates>) -> Arc<Self> {
+        let namespace = access.server.namespace(&access.client, purpose).await;
+        let (cloud, shelf) = (Cloud::new(), Shelf::new());
+        Arc::new(Self { cloud, shelf, fates, access: access.clone(), namespace })
+    }
+
+    pub(crate) fn proxies(&self) -> Api<Proxy> {
+        Api::namespaced(self.access.client.clone(), &self.namespace)
+    }
+
+    fn secrets(&self) -> Api<Secret> {
+        Api::namespaced(self.access.client.clone(), &self.namespace)
+    }
+
+    /// Creates a Proxy; its uid, or the reason against it.
+    pub(crate) async fn create(&self, name: &str, spec: Value) -> Result<String, kube::Error> {
+        let proxy = serde_json::from_value(json!({
+            "apiVersion": "crawl.example.com/v1alpha1", "kind": "Proxy",
+            "metadata": {"name": name}, "spec": spec
+        }))
+        .unwrap();
+        let made: Proxy = self.proxies().create(&PostParams::default(), &proxy).await?;
+        Ok(made.metadata.uid.unwrap_or_default())
+    }
+
+    /// A merge patch by a user; an object that is not there is left so.
+    pub(crate) async fn patch(&self, name: &str, patch: Value) {
+        let answer = self.proxies().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+        not_found_is_fine(answer);
+    }
+
+    /// A delete by a user; an object that is not there is left so.
+    pub(crate) async fn delete(&self, name: &str) {
+        not_found_is_fine(self.proxies().delete(name, &DeleteParams::default()).await);
+    }
+
+    /// Creates or changes the Secret `boot`; without the label the operator does not see it.
+    pub(crate) async fn put_secret(&self, text: &str, visible: bool) {
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": "boot", "labels": {"crawl.example.com/cloud-init": visible.to_string()}},
+            "stringData": {"text": text}
+        });
+        let apply = PatchParams::apply("user").force();
+        self.secrets().patch("boot", &apply, &Patch::Apply(secret)).await.unwrap();
+    }
+
+    /// Another writer adds its finalizer to an object that is not being deleted, or takes it away; nobody
+    /// else's is touched.
+    pub(crate) async fn finalizer(&self, name: &str, theirs: &str, there: bool) {
+        loop {
+            let Some(proxy) = self.proxies().get_opt(name).await.unwrap() else { return };
+            let mut all = proxy.metadata.finalizers.clone().unwrap_or_default();
+            let before = all.len();
+            all.retain(|finalizer| finalizer != theirs);
+            if there && proxy.metadata.deletion_timestamp.is_none() {
+                all.push(theirs.to_owned());
+            }
+            if all.len() == before {
+                return;
+            }
+            let version = proxy.metadata.resource_version;
+            let patch = json!({"metadata": {"finalizers": all, "resourceVersion": version}});
+            match self.proxies().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {
+                Err(kube::Error::Api(status)) if status.code == 409 => {} // it changed meanwhile
+                answer => return not_found_is_fine(answer),
+            }
+        }
+    }
+
+    /// All Proxies as they are, for the message of a failure.
+    pub(crate) async fn state(&self) -> Vec<Value> {
+        let all = self.proxies().list(&ListParams::default()).await.unwrap();
+        let of = |proxy: &Proxy| json!({"metadata": &proxy.metadata, "status": &proxy.status});
+        all.iter().map(of).collect()
+    }
+
+    /// Waits, for as long as it takes, until the object is as it should be.
+    pub(crate) async fn until(&self, name: &str, holds: impl Fn(Option<&Proxy>) -> bool) -> Option<Proxy> {
+        await_condition(self.proxies(), name, |object: Option<&Proxy>| holds(object)).await.unwrap()
+    }
+
+    /// Starts an operator process.
+    pub(crate) fn start(&self) -> Operator {
+        let process = Process::new(Arc::clone(&self.fates));
+        let layer = WireLayer(Arc::clone(&process));
+        let config = self.access.config.clone();
+        let client = kubernetes_client::builder(config).unwrap().with_layer(&layer).build();
+        let (fleet, seen) = watch::channel(Fleet::default());
+        let (verdicts, judged) = watch::channel(Verdicts::default());
+        let providers = Configured {
+            shelf: Arc::clone(&self.shelf),
+            cloud: Arc::clone(&self.cloud),
+            process: Arc::clone(&process),
+        };
+        let setup = LifecycleSetup {
+            client,
+            namespaces: Namespaces::Only(vec![self.namespace.clone()]),
+            providers: Arc::new(providers),
+            provider_changes: self.shelf.changes(),
+            verdicts: judged,
+            fleet,
+            clock: SystemClock::start(),
+            policy: quick(),
+            cluster: "test-cluster".to_owned(),
+            default_probe_url: Some("http://probe.invalid/".to_owned()),
+            instance: "test".to_owned(),
+            leadership: Leadership::alone(),
+            metrics: Arc::new(Silent),
+        };
+        let mut tasks = JoinSet::new();
+        let run = lifecycle::run(setup, CancellationToken::new());
+        tasks.spawn(async move { run.await.unwrap() });
+        tasks.spawn(judge_all_healthy(seen, verdicts));
+        Operator { process, tasks }
+    }
+
+    /// Runs an operator, and a new one whenever it ended, for ever.
+    pub(crate) async fn keep_running(&self) {
+        loop {
+            self.start().ended().await;
+            tokio::time::sleep(Duration::from_millis(30)).await;
+        }
+    }
+
+    /// Why it must not go on: a Proxy had two living machines.
+    pub(crate) fn check_doubles(&self) -> Result<(), String> {
+        let doubles = self.cloud.doubles();
+        if doubles.is_empty() { Ok(()) } else { Err(format!("two machines: {doubles:?}")) }
+    }
+}
+
+fn not_found_is_fine<T>(answer: Result<T, kube::Error>) {
+    match answer {
+        Err(kube::Error::Api(status)) if status.code == 404 => {}
+        Ok(_) => {}
+        Err(error) => panic!("a request of the test itself: {error}"),
+    }
+}
+
+/// A running process. Dropping it is a `kill -9`.
+pub(crate) struct Operator {
+    process: Arc<Process>,
+    // Ends its tasks when dropped.
+    tasks: JoinSet<()>,
+}
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        self.process.end();
+    }
+}
+
+impl Operator {
+    /// Resolves when the process has ended at one of its effects, and nothing of it runs any more.
+    pub(crate) async fn ended(mut self) {
+        tokio::select! {
+            () = self.process.ended() => {}
+            ended = self.tasks.join_next() => panic!("the operator ended by itself: {ended:?}"),
+        }
+        self.tasks.shutdown().await;
+    }
+}

@@ -1,0 +1,121 @@
+//! The operator is stopped at every effect in the life of a Proxy, in each way, and started again: the end is
+//! the same. One machine for a living Proxy, none for a dead one, never two.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use egress_proxies_core::crd::Proxy;
+use futures::StreamExt;
+use serde_json::json;
+
+use crate::gate::{Effect, Fates, Point, WAYS, Way};
+use crate::operator::{Access, World};
+use crate::quick::is_ready;
+use crate::settings::say;
+
+const AT_ONCE: usize = 27;
+/// A life takes about 3 s on an idle machine.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operator_stopped_at_any_effect_in_any_way_ends_with_one_machine_and_then_with_none() {
+    let Some(access) = Access::open().await else { return };
+    let calm = Fates::calm();
+    whole_life(&access, Arc::clone(&calm)).await.unwrap();
+    let points = points_of(&calm.seen());
+    let counts = points.iter().fold(BTreeMap::<Effect, usize>::new(), |mut counts, point| {
+        *counts.entry(point.effect).or_default() += 1;
+        counts
+    });
+    // A live look is needed only where a write did not just show the object.
+    for effect in
+        [Effect::Metadata, Effect::Status, Effect::Create, Effect::Get, Effect::Delete, Effect::List]
+    {
+        assert!(counts.contains_key(&effect), "a life without {effect:?}: {counts:?}");
+    }
+    let cases = points.iter().flat_map(|point| WAYS.map(|way| (*point, way)));
+    let lives = futures::stream::iter(cases).map(|(point, way)| one_case(&access, point, way));
+    let results: Vec<_> = lives.buffer_unordered(AT_ONCE).collect().await;
+    let failures: Vec<_> = results.iter().filter_map(|result| result.as_ref().err()).collect();
+    let struck = results.iter().filter(|result| matches!(result, Ok(true))).count();
+    say(&format!(
+        "effect points: {} in one life {counts:?}, x {} ways = {} lives; struck {struck}; failures {}",
+        points.len(),
+        WAYS.len(),
+        results.len(),
+        failures.len()
+    ));
+    assert!(failures.is_empty(), "{failures:#?}");
+    // A poll more or less is a matter of time; all others must have been met.
+    assert!(struck * 10 >= results.len() * 9, "only {struck} of {} were met", results.len());
+}
+
+fn points_of(seen: &[Effect]) -> Vec<Point> {
+    let mut counts = BTreeMap::<Effect, usize>::new();
+    let number = |effect: &Effect| {
+        let nth = counts.entry(*effect).or_default();
+        *nth += 1;
+        Point { effect: *effect, nth: *nth }
+    };
+    seen.iter().map(number).collect()
+}
+
+/// True if the operator met the point.
+async fn one_case(access: &Access, point: Point, way: Way) -> Result<bool, String> {
+    let fates = Fates::once(point, way);
+    whole_life(access, Arc::clone(&fates)).await.map_err(|error| format!("{point:?} {way:?}: {error}"))?;
+    let struck = !fates.struck().is_empty();
+    let poll = matches!(point.effect, Effect::Get | Effect::Look | Effect::List);
+    if !struck && !poll {
+        return Err(format!("{point:?} {way:?} was never met"));
+    }
+    Ok(struck)
+}
+
+/// Created, Ready, edited, Ready with another machine, deleted, gone: whatever happens to the operator.
+async fn whole_life(access: &Access, fates: Arc<Fates>) -> Result<(), String> {
+    let world = World::new(access, "point", fates).await;
+    let life = tokio::time::timeout(PATIENCE, life(&world));
+    let lived = tokio::select! {
+        lived = life => lived,
+        () = world.keep_running() => unreachable!(),
+    };
+    let result = match lived {
+        Ok(result) => result,
+        Err(tokio::time::error::Elapsed { .. }) => Err(format!("stuck: {:#?}", world.state().await)),
+    };
+    result.map_err(|error| format!("{error}\n  {}", world.cloud.story()))
+}
+
+async fn life(world: &World) -> Result<(), String> {
+    world.create("a", json!({"mode": "Managed", "provider": "fake"})).await.unwrap();
+    ready_with_one_machine(world, 1).await?;
+    world.patch("a", json!({"spec": {"port": 8888}})).await;
+    ready_with_one_machine(world, 2).await?;
+    if world.cloud.born() != 2 {
+        return Err(format!("{} machines were made for two specs", world.cloud.born()));
+    }
+    world.delete("a").await;
+    world.until("a", |object| object.is_none()).await;
+    let (left, landing) = (world.cloud.machines(), world.cloud.landing());
+    if !left.is_empty() || landing != 0 {
+        return Err(format!("left behind: {left:?}, {landing} under way"));
+    }
+    world.check_doubles()
+}
+
+async fn ready_with_one_machine(world: &World, generation: i64) -> Result<(), String> {
+    let current = |proxy: &Proxy| {
+        let status = proxy.status.as_ref();
+        is_ready(proxy) && status.and_then(|status| status.observed_generation) == Some(generation)
+    };
+    let proxy = world.until("a", |object| object.is_some_and(current)).await.unwrap();
+    let machines = world.cloud.machines();
+    let names: Vec<_> = machines.iter().map(|machine| machine.id.as_str()).collect();
+    let named = proxy.status.and_then(|status| status.provider_id).unwrap_or_default();
+    if names != [named.as_str()] {
+        return Err(format!("status names {named}, the cloud has {names:?}"));
+    }
+    world.check_doubles()
+}
