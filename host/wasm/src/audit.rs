@@ -6,6 +6,8 @@
 
 use wasmparser::{Parser, Payload};
 
+use crate::call::mask::one_line;
+
 /// Contract that this host speaks.
 const CONTRACT: &str = "egress-proxies:provider";
 /// Its version track: any 0.1.z fits.
@@ -141,7 +143,7 @@ fn contract(exports: &[String]) -> Result<String, AuditError> {
         }
         version = Some(found.to_owned());
     }
-    version.ok_or_else(|| AuditError::Interface(wrong_contract("")))
+    version.map(|version| one_line(&version, 64)).ok_or_else(|| AuditError::Interface(wrong_contract("")))
 }
 
 fn wrong_contract(version: &str) -> String {

@@ -23,7 +23,7 @@ use crate::call::mask::Mask;
 use crate::call::{self, Body, CallSetup, Instance, Op};
 use crate::convert::{self, Place};
 use crate::gate::Errand;
-use crate::load::{DocumentSchema, Loaded};
+use crate::load::{self, CheckError, DocumentSchema, Loaded};
 
 /// Machines of one page.
 const PAGE: u32 = 1_000;
@@ -31,6 +31,15 @@ const PAGE: u32 = 1_000;
 const MOST_PAGES: u32 = 100;
 /// Times that a listing starts anew after a stale cursor.
 const MOST_RESTARTS: u32 = 2;
+
+/// What the host itself may hold for one call besides the guest's memory: answers (16 MiB), bodies of
+/// requests (16 MiB), resources (1,024 of up to 24 KiB) and what is being copied (8 MiB).
+pub(crate) const HOST_MIB: u32 = 64;
+/// Texts of all machines of one listing.
+const MOST_LISTED_BYTES: usize = 32 << 20;
+/// What a machine, an endpoint or a tag holds besides its texts.
+const ITEM_BYTES: usize = 256;
+const TAG_BYTES: usize = 64;
 
 /// Memory of all calls in flight, over all providers. Deletes have a share of their own, so that a busy
 /// operator can always clean up.
@@ -72,6 +81,7 @@ impl Permits {
             }
         };
         let call = Arc::clone(calls).try_acquire_owned().ok()?;
+        let mebibytes = mebibytes.saturating_add(HOST_MIB);
         let memory = Arc::clone(memory).try_acquire_many_owned(mebibytes).ok()?;
         Some((call, memory))
     }
@@ -163,7 +173,7 @@ impl WasmProvider {
     }
 
     /// What the guest need not look at again.
-    fn check(&self, request: &CreateRequest) -> Result<(), Failure> {
+    async fn check(&self, request: &CreateRequest) -> Result<(), Failure> {
         let name = &self.info.name;
         if self.info.settings.delete_only {
             return Err(Failure::new(
@@ -173,8 +183,8 @@ impl WasmProvider {
                 ),
             ));
         }
-        document(&self.loaded.placement_schema, "/placement", &request.placement)?;
-        document(&self.loaded.parameters_schema, "/parameters", &request.parameters)?;
+        document(&self.loaded.placement_schema, "/placement", &request.placement).await?;
+        document(&self.loaded.parameters_schema, "/parameters", &request.parameters).await?;
         let bytes = request.bootstrap.as_ref().map_or(0, |bootstrap| bootstrap.expose().len());
         let most = self.info.bootstrap_max_bytes;
         if u64::try_from(bytes).unwrap_or(u64::MAX) > u64::from(most) && bytes > 0 {
@@ -198,7 +208,7 @@ impl WasmProvider {
         let mask = Mask::default();
         let deadline = Instant::now() + Op::List.deadline();
         let (mut listing, mut cursor, mut restarts) = (Listing::default(), None::<String>, 0);
-        let (mut pages, mut seen) = (0, HashSet::new());
+        let (mut pages, mut held, mut seen) = (0, 0_usize, HashSet::new());
         loop {
             pages += 1;
             if pages > MOST_PAGES {
@@ -222,12 +232,24 @@ impl WasmProvider {
                     restarts += 1;
                     (listing, cursor) = (Listing::default(), None);
                     seen.clear();
+                    held = 0;
                     continue;
                 }
                 Err(failure) => return Err(convert::failure(failure, Op::List, &mask)),
             };
             // A machine may move to a later page while pages are read.
-            listing.items.extend(page.items.into_iter().filter(|item| seen.insert(item.id.clone())));
+            for item in page.items {
+                if seen.insert(item.id.clone()) {
+                    held = held.saturating_add(bytes(&item));
+                    listing.items.push(item);
+                }
+            }
+            if held > MOST_LISTED_BYTES {
+                let most = MOST_LISTED_BYTES >> 20;
+                return Err(convert::bad_answer(format!(
+                    "list-by-tag answered with more than {most} MiB of machines"
+                )));
+            }
             listing.unreachable.extend(page.unreachable);
             match page.next {
                 None => return Ok(listing),
@@ -242,12 +264,29 @@ impl WasmProvider {
     }
 }
 
-fn document(schema: &DocumentSchema, root: &str, document: &Map<String, Value>) -> Result<(), Failure> {
-    schema.check(document).map_err(|fault| {
-        let pointer = format!("{root}{}", fault.pointer);
-        let message = format!("spec{}: {}", pointer.replace('/', "."), fault.message);
-        Failure::new(Reason::Invalid(pointer), message)
+async fn document(
+    schema: &Arc<DocumentSchema>,
+    root: &str,
+    document: &Map<String, Value>,
+) -> Result<(), Failure> {
+    load::check(schema, document).await.map_err(|error| match error {
+        CheckError::Fault(fault) => {
+            let pointer = format!("{root}{}", fault.pointer);
+            let message = format!("spec{}: {}", pointer.replace('/', "."), fault.message);
+            Failure::new(Reason::Invalid(pointer), message)
+        }
+        CheckError::Undecided(why) => {
+            Failure::new(Reason::Transient, format!("spec{} {why}", root.replace('/', ".")))
+        }
     })
+}
+
+/// What a machine of a listing holds.
+fn bytes(machine: &egress_proxies_core::provider::Instance) -> usize {
+    let tags: usize = machine.tags.iter().map(|(key, value)| key.len() + value.len() + TAG_BYTES).sum();
+    let endpoints: usize = machine.endpoints.iter().map(|endpoint| endpoint.address.len() + ITEM_BYTES).sum();
+    let problem = machine.problem.as_ref().map_or(0, |problem| problem.message.len());
+    machine.id.as_str().len() + machine.name.len() + tags + endpoints + problem + ITEM_BYTES
 }
 
 impl Provider for WasmProvider {
@@ -257,7 +296,7 @@ impl Provider for WasmProvider {
 
     fn validate_create<'a>(&'a self, request: &'a CreateRequest) -> Call<'a, CreatePlan> {
         Box::pin(async move {
-            self.check(request)?;
+            self.check(request).await?;
             let given = convert::create_request(request);
             let body: Body<_> = Box::new(|store, guest: &Guest, context| {
                 Box::pin(async move {
@@ -274,7 +313,7 @@ impl Provider for WasmProvider {
 
     fn create<'a>(&'a self, request: &'a CreateRequest) -> Call<'a, egress_proxies_core::provider::Instance> {
         Box::pin(async move {
-            self.check(request)?;
+            self.check(request).await?;
             let given = convert::create_request(request);
             let body: Body<_> = Box::new(|store, guest: &Guest, context| {
                 Box::pin(async move {

@@ -25,9 +25,12 @@ use crate::engine::GuestEngine;
 use crate::gate::kubernetes::{Access, KubernetesTransportFactory};
 use crate::gate::plain::PlainClient;
 use crate::gate::{Errand, Policy};
-use crate::load::{CompileCommand, LoadFault, Loaded, Loader, Stage, hex};
-use crate::provider::{MemoryPool, Permits, WasmProvider};
+use crate::load::{self, CheckError, CompileCommand, LoadFault, Loaded, Loader, Stage, hex};
+use crate::provider::{HOST_MIB, MemoryPool, Permits, WasmProvider};
 use crate::report::ProviderReport;
+
+/// Memory of all calls in flight unless it is set: enough for a call with the largest limit in each share.
+const DEFAULT_MEMORY_MIB: u32 = 2304;
 
 /// What the host needs from the operator.
 #[derive(Clone)]
@@ -45,14 +48,14 @@ pub struct HostConfig {
 }
 
 impl HostConfig {
-    /// With 2 GiB for calls in flight, no cluster and no metrics.
+    /// With 2304 MiB for calls in flight, no cluster and no metrics.
     pub fn new(store_dir: PathBuf, compile_command: CompileCommand) -> Self {
         Self {
             store_dir,
             compile_command,
             kubernetes: None,
             recorder: Arc::new(NoRecorder),
-            memory_mib: 2048,
+            memory_mib: DEFAULT_MEMORY_MIB,
         }
     }
 }
@@ -277,8 +280,11 @@ impl Setting {
         ));
         let instance = self.context(name, config, policy);
         let loaded = self.loader.load(&config.source, Arc::clone(&instance)).await?;
-        loaded.config_schema.check(&config.config).map_err(|fault| {
-            LoadFault::new(Stage::Validate, format!("/config{}: {}", fault.pointer, fault.message))
+        load::check(&loaded.config_schema, &config.config).await.map_err(|error| match error {
+            CheckError::Fault(fault) => {
+                LoadFault::new(Stage::Validate, format!("/config{}: {}", fault.pointer, fault.message))
+            }
+            CheckError::Undecided(why) => LoadFault::new(Stage::Validate, format!("/config {why}")),
         })?;
         let report = validate(&loaded, &instance).await?;
         let policy = instance.policy.with_needs(report.needs.clone());
@@ -298,12 +304,13 @@ impl Setting {
 
     /// A limit that no pool could ever satisfy would look like an endless lack of permits.
     fn check_memory(&self, config: &ProviderConfig) -> Result<(), LoadFault> {
-        let (asked, most) = (config.limits.memory_mib, self.host.memory_mib / 4);
+        let asked = config.limits.memory_mib;
+        let most = (self.host.memory_mib / 4).saturating_sub(HOST_MIB);
         if asked > most {
             return Err(LoadFault::new(
                 Stage::Config,
                 format!(
-                    "limits.memoryMiB is {asked}; with {} MiB for all calls together it can be at most {most}",
+                    "limits.memoryMiB is {asked}; with {} MiB for all calls together it can be at most {most}: a quarter, less {HOST_MIB} MiB that the host itself may need for a call",
                     self.host.memory_mib
                 ),
             ));

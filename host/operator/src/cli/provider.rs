@@ -15,7 +15,7 @@ use crate::config::ComponentStore;
 use crate::kubernetes_route::KubernetesRoute;
 
 /// Memory for the few calls of a load, in MiB; a provider may have a quarter of it.
-const MEMORY_MIB: u32 = 2048;
+const MEMORY_MIB: u32 = 2304;
 
 /// Loads what `file` names, a component or a whole providers config, and gives a JSON report on each provider
 /// and whether all of them are ready.

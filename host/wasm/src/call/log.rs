@@ -13,12 +13,15 @@ use wasmtime_wasi::async_trait;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 
-use super::mask::{Mask, one_line};
+use super::mask::{MOST_PIECE, Mask, one_line};
 
 /// Lines of one call.
 const MOST_LINES: u32 = 200;
 /// Bytes of one line.
 const MOST_LINE: usize = 2 * 1024;
+/// Fields of one line, and bytes of the name of one.
+const MOST_FIELDS: usize = 16;
+const MOST_KEY: usize = 64;
 /// Last words on standard error that are kept.
 const MOST_TAIL: usize = 2 * 1024;
 /// Most that a guest may write at once.
@@ -60,15 +63,47 @@ impl GuestLog {
 
     /// Writes one line.
     pub(crate) fn line(&self, level: Level, text: &str) {
-        {
-            let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
-            if state.lines >= MOST_LINES {
-                state.dropped = state.dropped.saturating_add(1);
-                return;
-            }
-            state.lines += 1;
+        if !self.room() {
+            return;
         }
-        let line = one_line(&self.0.mask.hide(text), MOST_LINE);
+        self.write(level, &self.masked(text));
+    }
+
+    /// A message with fields. Secrets are hidden before anything is quoted or cut.
+    pub(crate) fn line_of<'a>(
+        &self,
+        level: Level,
+        message: &str,
+        fields: impl Iterator<Item = (&'a str, &'a str)>,
+    ) {
+        if !self.room() {
+            return;
+        }
+        let mut line = self.masked(message);
+        for (key, value) in fields.take(MOST_FIELDS) {
+            let value = self.0.mask.line(value, MOST_LINE);
+            line = format!("{line} {}={value:?}", self.0.mask.line(key, MOST_KEY));
+        }
+        self.write(level, &one_line(&line, MOST_LINE));
+    }
+
+    /// Counts one line; false once there were enough.
+    fn room(&self) -> bool {
+        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.lines >= MOST_LINES {
+            state.dropped = state.dropped.saturating_add(1);
+            return false;
+        }
+        state.lines += 1;
+        true
+    }
+
+    /// One line without secrets. A longer one is cut, and what is left of a secret at its end goes too.
+    fn masked(&self, text: &str) -> String {
+        self.0.mask.line(text, MOST_LINE)
+    }
+
+    fn write(&self, level: Level, line: &str) {
         let Inner { provider, op, request_id, .. } = &*self.0;
         match level {
             Level::Debug => tracing::debug!(target: "provider.guest", %provider, op, %request_id, "{line}"),
@@ -81,7 +116,7 @@ impl GuestLog {
     /// The last words on standard error, secrets hidden.
     pub(crate) fn tail(&self) -> String {
         let state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
-        self.0.mask.hide(state.tail.trim())
+        state.tail.trim().to_owned()
     }
 
     /// Says once how much was dropped.
@@ -121,7 +156,8 @@ impl GuestOutput {
     fn take(&self, bytes: &[u8]) {
         let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-            let room = MOST_LINE.saturating_sub(buffer.len());
+            // More than is written, so that the line is known to be cut.
+            let room = (MOST_LINE + MOST_PIECE + 1).saturating_sub(buffer.len());
             buffer.extend(piece.iter().take(room));
             if piece.ends_with(b"\n") {
                 self.write_out(&mut buffer);
@@ -134,7 +170,7 @@ impl GuestOutput {
         buffer.clear();
         if !text.is_empty() {
             if self.level == Level::Warn {
-                self.log.keep(&text);
+                self.log.keep(&self.log.masked(&text));
             }
             self.log.line(self.level, &text);
         }
@@ -213,5 +249,26 @@ mod tests {
         output.finish();
         assert!(log.tail().ends_with("panicked at"), "{}", log.tail());
         assert!(log.tail().len() <= 2 * MOST_TAIL);
+    }
+
+    /// A panic that quotes a line of the bootstrap longer than a line of the log.
+    #[test]
+    fn a_line_that_is_cut_shows_no_part_of_a_secret() {
+        let key = "0123456789abcdef".repeat(1_000);
+        let request = egress_proxies_core::provider::CreateRequest {
+            name: "px-1".into(),
+            attempt_key: String::new(),
+            port: 1,
+            placement: serde_json::Map::new(),
+            parameters: serde_json::Map::new(),
+            bootstrap: Some(egress_proxies_core::provider::Secret::new(format!("content: {key}"))),
+            access: None,
+            tags: Default::default(),
+        };
+        let log = GuestLog::new(ProviderName::parse("p").unwrap(), "create", "r".into(), Mask::of(&request));
+        let output = GuestOutput::new(log.clone(), Level::Warn);
+        output.take(format!("panicked at 'content: {key}'\nnote: the end\n").as_bytes());
+        assert_eq!(log.tail(), "panicked at '***\nnote: the end");
+        assert_eq!(log.masked(&format!("content: {key}")), "***");
     }
 }

@@ -31,7 +31,7 @@ use state::GuestState;
 /// What the host copies out of a guest in one call, and into it.
 const COPIED_BYTES: usize = 8 << 20;
 /// Handles that a guest may hold.
-const MOST_HANDLES: usize = 4_096;
+const MOST_HANDLES: usize = 1_024;
 
 /// The calls of the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,7 +149,7 @@ pub(crate) async fn run<T>(setup: CallSetup, body: Body<T>) -> Result<T, Failure
         denied: gate.denial().is_some(),
     });
     result.map_err(|mut failure| {
-        failure.message = mask::one_line(&mask.hide(&failure.message), 1024);
+        failure.message = mask.line(&failure.message, 1024);
         failure
     })
 }

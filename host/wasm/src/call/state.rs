@@ -12,13 +12,11 @@ use crate::gate::{CallGate, Hooks};
 use crate::limits::MemoryLimiter;
 
 /// Resources that a guest may hold at once.
-const MOST_RESOURCES: usize = 4_096;
+const MOST_RESOURCES: usize = 1_024;
 /// Random bytes of one request.
 const MOST_RANDOM: u64 = 64 * 1024;
 /// Headers of one message, as wasi:http counts them.
-const MOST_FIELDS: usize = 32 * 1024;
-/// Fields of one log line.
-const MOST_LOG_FIELDS: usize = 16;
+const MOST_FIELDS: usize = 16 * 1024;
 
 /// Data of one store.
 pub(crate) struct GuestState {
@@ -79,11 +77,7 @@ impl host_log::Host for GuestState {
             host_log::Level::Warn => Level::Warn,
             host_log::Level::Error => Level::Error,
         };
-        let mut line = message;
-        for model::Pair { key, value } in fields.iter().take(MOST_LOG_FIELDS) {
-            line = format!("{line} {key}={value:?}");
-        }
-        self.log.line(level, &line);
+        self.log.line_of(level, &message, fields.iter().map(|pair| (pair.key.as_str(), pair.value.as_str())));
         Ok(())
     }
 }

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use egress_proxies_core::provider::{Failure, Reason};
 
+use super::MOST_MESSAGE;
 use crate::bindings::egress_proxies::provider::model;
 use crate::call::Op;
-use crate::call::mask::{Mask, one_line};
+use crate::call::mask::Mask;
 
-const MOST_MESSAGE: usize = 1024;
 const MOST_WORD: usize = 128;
 
 /// Between one second and one hour.
@@ -17,7 +17,7 @@ pub(super) fn clamp(milliseconds: u32) -> Duration {
 }
 
 pub(crate) fn failure(given: model::Failure, op: Op, mask: &Mask) -> Failure {
-    let hide = |text: &str, most: usize| one_line(&mask.hide(text), most);
+    let hide = |text: &str, most: usize| mask.line(text, most);
     let reason = match given.reason {
         // Listing looks at a stale cursor before it comes here; elsewhere it has no meaning.
         model::Reason::Transient | model::Reason::StaleCursor => Reason::Transient,

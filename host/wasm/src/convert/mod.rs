@@ -18,7 +18,12 @@ pub(crate) use to_guest::{create_request, instance_ref, list_request};
 
 use egress_proxies_core::provider::{Failure, HostFault, Reason};
 
+use crate::call::mask::one_line;
+
+/// Longest text of a failure.
+const MOST_MESSAGE: usize = 1024;
+
 /// The answer breaks the contract; says how.
 pub(crate) fn bad_answer(what: impl Into<String>) -> Failure {
-    Failure::new(Reason::Host(HostFault::BadAnswer), what)
+    Failure::new(Reason::Host(HostFault::BadAnswer), one_line(&what.into(), MOST_MESSAGE))
 }

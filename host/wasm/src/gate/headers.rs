@@ -50,6 +50,11 @@ pub(super) fn for_plain(headers: &HeaderMap<HeaderValue>) -> HeaderMap<HeaderVal
     kept
 }
 
+/// What they hold.
+pub(super) fn bytes(headers: &HeaderMap<HeaderValue>) -> usize {
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum()
+}
+
 /// Takes away what the guest has no use for and what could hold a credential.
 pub(super) fn clean_response(headers: &mut HeaderMap<HeaderValue>) {
     for name in [

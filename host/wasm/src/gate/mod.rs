@@ -13,8 +13,10 @@
 //! never seen by the guest, and proxy settings of the environment are never used.
 
 pub(crate) mod address;
+mod budget;
 mod headers;
 pub mod kubernetes;
+pub(crate) mod linked;
 pub(crate) mod plain;
 mod policy;
 pub(crate) mod target;
@@ -31,6 +33,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use wasmtime_wasi_http::{Error, ForbiddenHeaderFilter, RequestOptions, WasiBody, WasiHttpHooks};
 
+use budget::Budget;
 pub(crate) use policy::{Need, NeedAuth, Policy};
 
 /// Methods that a rule can name; no other leaves.
@@ -44,6 +47,12 @@ const MOST_CONCURRENT: usize = 16;
 const MOST_REQUEST_BYTES: usize = 1 << 20;
 /// Body of one answer.
 pub(crate) const MOST_RESPONSE_BYTES: usize = 8 << 20;
+/// Bodies of all answers that one call holds at the same time, read or not.
+const MOST_HELD_BYTES: usize = 16 << 20;
+/// Headers of one answer.
+const MOST_RESPONSE_HEADERS: usize = 16 * 1024;
+/// What the guest may write of a body before it is taken up.
+const BODY_CHUNK: usize = 8 * 1024;
 /// Shortest time-out that a guest can ask for.
 const LEAST_TIMEOUT: Duration = Duration::from_millis(100);
 
@@ -76,6 +85,7 @@ pub(crate) struct CallGate {
     deadline: Instant,
     requests: AtomicU32,
     concurrent: Semaphore,
+    held: Budget,
     denial: Mutex<Option<String>>,
 }
 
@@ -103,6 +113,7 @@ impl CallGate {
             deadline,
             requests: AtomicU32::new(0),
             concurrent: Semaphore::new(MOST_CONCURRENT),
+            held: Budget::new(MOST_HELD_BYTES),
             denial: Mutex::default(),
         })
     }
@@ -126,6 +137,11 @@ impl CallGate {
         match self.route(request, options.unwrap_or_default()).await {
             Ok(mut response) => {
                 headers::clean_response(response.headers_mut());
+                if headers::bytes(response.headers()) > MOST_RESPONSE_HEADERS {
+                    return Err(Error::HttpResponseHeaderSectionSize(
+                        u32::try_from(MOST_RESPONSE_HEADERS).ok(),
+                    ));
+                }
                 Ok(response)
             }
             Err(GateError::Failed(error)) => Err(error),
@@ -163,7 +179,8 @@ impl CallGate {
         let body = self.collect(body).await?;
         match route {
             policy::Route::Kubernetes(access) => {
-                kubernetes::send(access, &parts, body, &self.errand, self.left()).await
+                let limits = kubernetes::Limits { timeout: self.left(), held: &self.held };
+                kubernetes::send(access, &parts, body, &self.errand, limits).await
             }
             policy::Route::Plain(rule) => {
                 plain::send(
@@ -171,7 +188,7 @@ impl CallGate {
                     rule,
                     &origin,
                     plain::Outgoing { parts, body },
-                    self.times(options),
+                    plain::Limits { times: self.times(options), held: &self.held },
                 )
                 .await
             }
@@ -213,6 +230,10 @@ pub(crate) struct Hooks(pub(crate) Arc<CallGate>);
 impl WasiHttpHooks for Hooks {
     fn forbidden_header_filter(&mut self) -> ForbiddenHeaderFilter {
         Arc::new(headers::forbidden)
+    }
+
+    fn p2_outgoing_body_chunk_size(&mut self) -> usize {
+        BODY_CHUNK
     }
 
     fn set_host_header(&mut self) -> bool {

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
@@ -20,6 +20,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use wasmtime_wasi_http::Error;
 
+use super::budget::Budget;
 use super::{GateError, MOST_RESPONSE_BYTES, address, headers};
 use crate::config::{EgressRule, Origin};
 
@@ -50,6 +51,13 @@ pub(super) struct Times {
     pub(super) between_bytes: Duration,
 }
 
+/// Bounds of one request within its call.
+#[derive(Clone, Copy)]
+pub(super) struct Limits<'a> {
+    pub(super) times: Times,
+    pub(super) held: &'a Budget,
+}
+
 impl Times {
     /// The end of a step that may take this long.
     fn until(&self, step: Duration) -> Instant {
@@ -77,20 +85,21 @@ pub(super) async fn send(
     rule: &EgressRule,
     origin: &Origin,
     outgoing: Outgoing,
-    times: Times,
+    limits: Limits<'_>,
 ) -> Result<http::Response<Bytes>, GateError> {
+    let times = limits.times;
     let connected = times.until(times.connect);
     let addresses = resolve(origin, rule, connected).await?;
     let stream = timeout_at(connected, connect(&addresses)).await.map_err(|_| Error::ConnectionTimeout)??;
     if !origin.https {
-        return Ok(exchange(stream, origin, outgoing, times).await?);
+        return Ok(exchange(stream, origin, outgoing, limits).await?);
     }
     let name = ServerName::try_from(origin.host.clone()).map_err(|_| Error::DestinationNotFound)?;
     let stream = timeout_at(connected, client.tls.connect(name, stream))
         .await
         .map_err(|_| Error::ConnectionTimeout)?
         .map_err(Error::Tls)?;
-    Ok(exchange(stream, origin, outgoing, times).await?)
+    Ok(exchange(stream, origin, outgoing, limits).await?)
 }
 
 /// The addresses that may be connected to.
@@ -144,11 +153,12 @@ async fn exchange<S>(
     stream: S,
     origin: &Origin,
     outgoing: Outgoing,
-    times: Times,
+    limits: Limits<'_>,
 ) -> Result<http::Response<Bytes>, Error>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let times = limits.times;
     let request = on_the_wire(origin, outgoing)?;
     let first = times.until(times.first_byte);
     let (mut sender, connection) =
@@ -161,7 +171,7 @@ where
     let response =
         timeout_at(first, sender.send_request(request)).await.map_err(|_| Error::HttpResponseTimeout)??;
     let (parts, body) = response.into_parts();
-    Ok(http::Response::from_parts(parts, collect(body, times).await?))
+    Ok(http::Response::from_parts(parts, collect(body, limits).await?))
 }
 
 /// Path only, and a Host header that says what was checked.
@@ -182,17 +192,23 @@ fn on_the_wire(origin: &Origin, outgoing: Outgoing) -> Result<http::Request<Full
 }
 
 /// The body, bounded in size as it arrives.
-async fn collect(mut body: Incoming, times: Times) -> Result<Bytes, Error> {
-    let mut bytes = BytesMut::new();
+async fn collect(mut body: Incoming, limits: Limits<'_>) -> Result<Bytes, Error> {
+    let times = limits.times;
+    let too_large = || Error::HttpResponseBodySize(u64::try_from(MOST_RESPONSE_BYTES).ok());
+    let (mut bytes, mut share) = (Vec::new(), limits.held.take(0).ok_or_else(too_large)?);
     loop {
         let frame = timeout_at(times.until(times.between_bytes), body.frame())
             .await
             .map_err(|_| Error::ConnectionReadTimeout)?;
-        let Some(frame) = frame else { return Ok(bytes.freeze()) };
+        let Some(frame) = frame else {
+            bytes.shrink_to_fit();
+            return Ok(share.keep(bytes.into()));
+        };
         if let Ok(data) = frame.map_err(|_| Error::HttpResponseIncomplete)?.into_data() {
             if bytes.len().saturating_add(data.len()) > MOST_RESPONSE_BYTES {
-                return Err(Error::HttpResponseBodySize(u64::try_from(MOST_RESPONSE_BYTES).ok()));
+                return Err(too_large());
             }
+            share.add(limits.held.take(data.len()).ok_or_else(too_large)?);
             bytes.extend_from_slice(&data);
         }
     }

@@ -5,21 +5,30 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use crate::call::mask::beginning;
 use crate::config::Origin;
 
 /// The name under which guests reach the API server of the operator's own cluster.
 pub(crate) const KUBERNETES_HOST: &str = "kubernetes.internal";
 
+/// Bytes of a text that are quoted in a message.
+const MOST_SHOWN: usize = 80;
 /// Longest path with query.
 const PATH_BYTES: usize = 8 * 1024;
+
+/// Quoted, and as much of it as a message may hold.
+fn shown(text: &str) -> String {
+    let (start, cut) = beginning(text, MOST_SHOWN);
+    format!("{start:?}{}", if cut { "..." } else { "" })
+}
 
 /// Parses `scheme://host[:port]` as written in a config or by a guest.
 pub(crate) fn origin(text: &str) -> Result<Origin, String> {
     let uri = http::Uri::try_from(text)
-        .map_err(|_| format!("{text:?} is no origin; write scheme://host[:port]"))?;
+        .map_err(|_| format!("{} is no origin; write scheme://host[:port]", shown(text)))?;
     let path = uri.path_and_query().map_or("", http::uri::PathAndQuery::as_str);
     if !(path.is_empty() || path == "/") || text.ends_with('/') {
-        return Err(format!("{text:?} has a path; write scheme://host[:port]"));
+        return Err(format!("{} has a path; write scheme://host[:port]", shown(text)));
     }
     origin_of(&uri)
 }
@@ -29,7 +38,7 @@ pub(crate) fn origin_of(uri: &http::Uri) -> Result<Origin, String> {
     let https = match uri.scheme_str() {
         Some("https") => true,
         Some("http") => false,
-        Some(other) => return Err(format!("scheme {other:?} is not https or http")),
+        Some(other) => return Err(format!("scheme {} is not https or http", shown(other))),
         None => return Err("the scheme is missing; write https://host".to_owned()),
     };
     let authority = uri.authority().ok_or("the host is missing; write https://host")?;
@@ -63,18 +72,18 @@ fn host(text: &str) -> Result<String, String> {
     if let Some(inner) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
         return match inner.parse::<IpAddr>() {
             Ok(ip) if ip.is_ipv6() => Ok(ip.to_string()),
-            Ok(_) | Err(_) => Err(format!("{text:?} is no IPv6 address")),
+            Ok(_) | Err(_) => Err(format!("{} is no IPv6 address", shown(text))),
         };
     }
     if let Ok(ip) = text.parse::<Ipv4Addr>() {
         return Ok(ip.to_string());
     }
     let name = text.strip_suffix('.').unwrap_or(text);
-    let ascii = idna::domain_to_ascii_strict(name).map_err(|_| format!("{text:?} is no host name"))?;
+    let ascii = idna::domain_to_ascii_strict(name).map_err(|_| format!("{} is no host name", shown(text)))?;
     let last = ascii.rsplit('.').next().unwrap_or_default();
     let numeric = last.starts_with("0x") || last.bytes().all(|b| b.is_ascii_digit());
     if ascii.is_empty() || ascii.len() > 253 || numeric {
-        return Err(format!("{text:?} is no host name; write an IP address as four numbers"));
+        return Err(format!("{} is no host name; write an IP address as four numbers", shown(text)));
     }
     Ok(ascii)
 }
@@ -82,7 +91,7 @@ fn host(text: &str) -> Result<String, String> {
 /// Refuses paths that two parsers could read differently.
 pub(crate) fn path(text: &str) -> Result<(), String> {
     if !text.starts_with('/') {
-        return Err(format!("{text:?} must start with /"));
+        return Err(format!("{} must start with /", shown(text)));
     }
     if text.len() > PATH_BYTES {
         return Err(format!("the path is longer than {PATH_BYTES} bytes"));
@@ -160,6 +169,14 @@ mod tests {
             "https://",
         ] {
             assert!(origin(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_message_quotes_the_beginning_of_a_long_text() {
+        let long = "x".repeat(8 << 20);
+        for error in [path(&long).unwrap_err(), origin(&long).unwrap_err(), host(&long).unwrap_err()] {
+            assert!(error.len() < 200, "{} bytes", error.len());
         }
     }
 

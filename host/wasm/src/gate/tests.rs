@@ -211,3 +211,34 @@ async fn a_call_has_a_number_of_requests_refused_ones_too() {
     let error = gate.send(request("GET", &format!("http://{address}/"), b""), None).await.unwrap_err();
     assert!(matches!(error, Error::ConnectionLimitReached), "{error}");
 }
+
+#[tokio::test]
+async fn answers_that_are_kept_count_until_they_are_let_go() {
+    let (address, _tasks, _) = server(|mut stream| async move {
+        let body = vec![b'x'; 6 << 20];
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let _cut_off = stream.write_all(&body).await;
+    })
+    .await;
+    let gate = gate(vec![rule(address, "/", LOOPBACK)], Network::Granted, MINUTE);
+    let ask = || gate.send(request("GET", &format!("http://{address}/"), b""), None);
+    let kept = [ask().await.unwrap(), ask().await.unwrap()];
+    let error = ask().await.unwrap_err();
+    assert!(matches!(error, Error::HttpResponseBodySize(_)), "{error}");
+    drop(kept);
+    assert_eq!(ask().await.unwrap().body().len(), 6 << 20);
+}
+
+#[tokio::test]
+async fn the_headers_of_an_answer_have_a_largest_size() {
+    let (address, _tasks, _) = server(|mut stream| async move {
+        let long = "x".repeat(MOST_RESPONSE_HEADERS);
+        let head = format!("HTTP/1.1 200 OK\r\nx-long: {long}\r\ncontent-length: 0\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+    })
+    .await;
+    let gate = gate(vec![rule(address, "/", LOOPBACK)], Network::Granted, MINUTE);
+    let error = gate.send(request("GET", &format!("http://{address}/"), b""), None).await.unwrap_err();
+    assert!(matches!(error, Error::HttpResponseHeaderSectionSize(_)), "{error}");
+}

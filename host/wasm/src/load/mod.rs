@@ -21,14 +21,15 @@ use wasmtime::component::{Component, Linker};
 
 use crate::audit::{self, AuditError};
 use crate::bindings::{Provider, ProviderPre, egress_proxies::provider::host_log};
+use crate::call::mask::one_line;
 use crate::call::state::GuestState;
 use crate::call::{self, CallSetup, Instance, Op};
 use crate::config::Source;
 use crate::convert::{self, Description};
 use crate::engine;
-use crate::gate::Errand;
+use crate::gate::{Errand, linked};
 pub(crate) use compile::CompileCommand;
-pub(crate) use schema::DocumentSchema;
+pub(crate) use schema::{CheckError, DocumentSchema, check};
 pub(crate) use source::hex;
 use store::ArtefactStore;
 
@@ -67,7 +68,10 @@ impl Stage {
     }
 }
 
-/// Why a provider could not be loaded.
+/// Longest reason: it becomes the message of a condition, and parts of it are the component's words.
+const MOST_REASON: usize = 1024;
+
+/// Why a provider could not be loaded. Made by `new` alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LoadFault {
     pub(crate) stage: Stage,
@@ -76,7 +80,7 @@ pub(crate) struct LoadFault {
 
 impl LoadFault {
     pub(crate) fn new(stage: Stage, reason: impl Into<String>) -> Self {
-        Self { stage, reason: reason.into() }
+        Self { stage, reason: one_line(&reason.into(), MOST_REASON) }
     }
 
     /// A call that is part of loading failed.
@@ -91,9 +95,9 @@ pub(crate) struct Loaded {
     pub(crate) contract: String,
     pub(crate) guest: ProviderPre<GuestState>,
     pub(crate) description: Description,
-    pub(crate) config_schema: DocumentSchema,
-    pub(crate) placement_schema: DocumentSchema,
-    pub(crate) parameters_schema: DocumentSchema,
+    pub(crate) config_schema: Arc<DocumentSchema>,
+    pub(crate) placement_schema: Arc<DocumentSchema>,
+    pub(crate) parameters_schema: Arc<DocumentSchema>,
 }
 
 type Cell = Arc<OnceCell<Result<Arc<Loaded>, LoadFault>>>;
@@ -163,17 +167,13 @@ impl Loader {
         };
         let guest = self.linker.instantiate_pre(&component).and_then(ProviderPre::new).map_err(link)?;
         let description = describe(&guest, instance).await?;
-        let schema = |name: &str, text: Option<&String>| {
-            DocumentSchema::compile(text.map(String::as_str))
-                .map_err(|why| LoadFault::new(Stage::Schema, format!("the provider's {name} {why}")))
-        };
         Ok(Arc::new(Loaded {
             digest: format!("sha256:{}", file.sha256),
             contract: audit.contract,
             guest,
-            config_schema: schema("config-schema", description.config_schema.as_ref())?,
-            placement_schema: schema("placement-schema", description.placement_schema.as_ref())?,
-            parameters_schema: schema("parameters-schema", description.parameters_schema.as_ref())?,
+            config_schema: schema("config-schema", description.config_schema.clone()).await?,
+            placement_schema: schema("placement-schema", description.placement_schema.clone()).await?,
+            parameters_schema: schema("parameters-schema", description.parameters_schema.clone()).await?,
             description,
         }))
     }
@@ -215,10 +215,21 @@ impl Loader {
     }
 }
 
+/// Compiles one schema on a thread that may wait: its patterns take a while.
+async fn schema(name: &'static str, text: Option<String>) -> Result<Arc<DocumentSchema>, LoadFault> {
+    let compiled = tokio::task::spawn_blocking(move || DocumentSchema::compile(text.as_deref())).await;
+    let fault = |why: String| LoadFault::new(Stage::Schema, format!("the provider's {name} {why}"));
+    match compiled {
+        Ok(Ok(schema)) => Ok(Arc::new(schema)),
+        Ok(Err(why)) => Err(fault(why)),
+        Err(error) => Err(fault(format!("could not be compiled: {error}"))),
+    }
+}
+
 fn linker(engine: &Engine) -> wasmtime::Result<Linker<GuestState>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
-    wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
+    linked::add_to_linker(&mut linker)?;
     host_log::add_to_linker::<_, wasmtime::component::HasSelf<_>>(&mut linker, |state| state)?;
     Ok(linker)
 }

@@ -14,7 +14,7 @@ use egress_proxies_core::provider::{Failure, HostFault, Observation, Provider, R
 /// Small bounds, so that tests are quick.
 const SMALL: &str = "limits: { memoryMiB: 16, cpuMs: 200, concurrency: 2 }";
 
-async fn sample(guest: &Guest, lines: &str) -> (Started, Arc<dyn Provider>) {
+pub(crate) async fn sample(guest: &Guest, lines: &str) -> (Started, Arc<dyn Provider>) {
     let started = start(&[("p", &guest.component(), lines)]).await;
     let provider = started.ready("p");
     (started, provider)
@@ -296,7 +296,7 @@ async fn a_stopping_host_waits_and_then_cuts_off() {
 }
 
 /// A request to https://api.example.com/, whose outcome the guest does not even look at.
-const HTTP: &str = r#"(import "wasi:http/types@0.2.12" "[constructor]fields" (func $fields (result i32)))
+pub(crate) const HTTP: &str = r#"(import "wasi:http/types@0.2.12" "[constructor]fields" (func $fields (result i32)))
   (import "wasi:http/types@0.2.12" "[constructor]outgoing-request" (func $request (param i32) (result i32)))
   (import "wasi:http/types@0.2.12" "[method]outgoing-request.set-authority" (func $authority (param i32 i32 i32 i32) (result i32)))
   (import "wasi:http/types@0.2.12" "[method]outgoing-request.set-path-with-query" (func $path (param i32 i32 i32 i32) (result i32)))

@@ -11,5 +11,6 @@
 
 mod guests;
 mod hostile;
+mod limits;
 mod loading;
 mod support;

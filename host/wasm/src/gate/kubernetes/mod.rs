@@ -22,8 +22,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderValue, header};
 use serde_json::Value;
+use tokio::time::{Instant, timeout};
 use wasmtime_wasi_http::Error;
 
+use super::budget::Budget;
 use super::{Errand, GateError, MOST_RESPONSE_BYTES, headers};
 use crate::config::{KubernetesGrant, KubernetesResource};
 use request::Verb;
@@ -121,13 +123,20 @@ impl Access {
     }
 }
 
+/// Bounds of one request within its call.
+#[derive(Clone, Copy)]
+pub(super) struct Limits<'a> {
+    pub(super) timeout: Duration,
+    pub(super) held: &'a Budget,
+}
+
 /// Checks and sends one request.
 pub(super) async fn send(
     access: &Access,
     parts: &http::request::Parts,
     body: Bytes,
     errand: &Errand,
-    timeout: Duration,
+    limits: Limits<'_>,
 ) -> Result<http::Response<Bytes>, GateError> {
     let document = check(access, parts, &body, errand).map_err(GateError::Denied)?;
     let path = parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
@@ -141,11 +150,19 @@ pub(super) async fn send(
         let kind = HeaderValue::from_static(document.content_type);
         request.headers_mut().insert(header::CONTENT_TYPE, kind);
     }
-    let limits = SendLimits { timeout, response_bytes: MOST_RESPONSE_BYTES };
+    let began = Instant::now();
+    // The size of the answer shows when it is there: until then it counts as the largest.
+    let share = timeout(limits.timeout, limits.held.reserve(MOST_RESPONSE_BYTES)).await;
+    let Ok(Some(mut share)) = share else { return Err(Error::ConnectionLimitReached.into()) };
+    let left = limits.timeout.saturating_sub(began.elapsed());
+    let limits = SendLimits { timeout: left, response_bytes: MOST_RESPONSE_BYTES };
     // The transport keeps the time as well; this one holds even if it does not.
-    let answer = tokio::time::timeout(timeout, access.transport.send(request, limits)).await;
+    let answer = timeout(left, access.transport.send(request, limits)).await;
     match answer {
-        Ok(Ok(response)) if response.body().len() <= MOST_RESPONSE_BYTES => Ok(response),
+        Ok(Ok(response)) if response.body().len() <= MOST_RESPONSE_BYTES => {
+            share.shrink(response.body().len());
+            Ok(response.map(|body| share.keep(body)))
+        }
         Ok(Ok(_) | Err(TransportError::TooLarge)) => {
             Err(Error::HttpResponseBodySize(u64::try_from(MOST_RESPONSE_BYTES).ok()).into())
         }

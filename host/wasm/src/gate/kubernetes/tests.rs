@@ -53,6 +53,10 @@ fn ungate() -> Value {
     json!({"metadata": {"uid": "u"}, "spec": {"schedulingGates": null}})
 }
 
+fn limits(held: &Budget) -> Limits<'_> {
+    Limits { timeout: Duration::from_secs(5), held }
+}
+
 fn good_pod() -> Value {
     json!({
         "metadata": {"name": "px-1"},
@@ -388,7 +392,7 @@ async fn only_harmless_headers_reach_the_api_server() {
         .body(())
         .unwrap()
         .into_parts();
-    send(&access, &parts, Bytes::new(), &Errand::Look, Duration::from_secs(5)).await.unwrap();
+    send(&access, &parts, Bytes::new(), &Errand::Look, limits(&Budget::new(64 << 20))).await.unwrap();
     let sent = recorder.0.lock().unwrap();
     let sent = sent.first().unwrap();
     assert_eq!(sent.uri(), "/api/v1/namespaces/proxies/pods?limit=1");
@@ -430,7 +434,7 @@ async fn what_is_sent_is_what_was_checked() {
     ] {
         let request = Request::builder().method(method).uri(format!("https://kubernetes.internal{path}"));
         let (parts, ()) = request.header("content-type", kind).body(()).unwrap().into_parts();
-        send(&access, &parts, Bytes::from(body), &making(), Duration::from_secs(5)).await.unwrap();
+        send(&access, &parts, Bytes::from(body), &making(), limits(&Budget::new(64 << 20))).await.unwrap();
         let sent = recorder.0.lock().unwrap().pop().unwrap();
         assert_eq!(sent.headers().get("content-type").unwrap(), sent_as);
         let text = std::str::from_utf8(sent.body()).unwrap();
@@ -441,6 +445,8 @@ async fn what_is_sent_is_what_was_checked() {
     }
     let (parts, ()) =
         Request::builder().uri(format!("https://kubernetes.internal{PODS}")).body(()).unwrap().into_parts();
-    send(&access, &parts, Bytes::from_static(b"{}"), &making(), Duration::from_secs(5)).await.unwrap();
+    send(&access, &parts, Bytes::from_static(b"{}"), &making(), limits(&Budget::new(64 << 20)))
+        .await
+        .unwrap();
     assert!(recorder.0.lock().unwrap().pop().unwrap().body().is_empty(), "a read has no body");
 }
