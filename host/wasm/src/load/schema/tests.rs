@@ -45,8 +45,8 @@ fn hostile_schemas_are_refused() {
         (r##"{"$ref":"#a"}"##, "write it as a path"),
         (r##"{"$defs":{"a b":{}},"$ref":"#/%24defs/a%20b"}"##, "percent"),
         (r##"{"$dynamicRef":"#a"}"##, "$dynamicRef"),
-        (r##"{"$defs":{"a":{"$anchor":"a"}}}"##, "$anchor"),
-        (r##"{"properties":{"a":{"$id":"https://example.com/"}}}"##, "$id"),
+        (r#"{"$defs":{"a":{"$anchor":"a"}}}"#, "$anchor"),
+        (r#"{"properties":{"a":{"$id":"https://example.com/"}}}"#, "$id"),
         (r##"{"properties":{"a":{"$ref":"#"}}}"##, "must end"),
         (
             r##"{"$defs":{"a":{"allOf":[{"$ref":"#/$defs/b"}]},"b":{"not":{"$ref":"#/$defs/a"}}}}"##,
@@ -91,7 +91,7 @@ fn a_schema_that_fans_out_is_refused_at_once() {
     let nested =
         format!("{}{{}}{}", r#"{"unevaluatedProperties":false,"allOf":["#.repeat(12), "]}".repeat(12));
     for text in [
-        format!(r##"{{"$defs":{{"a":{{"enum":[{}]}}}},"allOf":[{many}]}}"##, vec!["1"; 1_000].join(",")),
+        format!(r#"{{"$defs":{{"a":{{"enum":[{}]}}}},"allOf":[{many}]}}"#, vec!["1"; 1_000].join(",")),
         format!(r#"{{"allOf":[{patterns}]}}"#),
         nested,
     ] {
