@@ -18,7 +18,8 @@ pub struct Pass {
     pub api: ApiState,
     /// The version of the object to which a guarded write was refused.
     pub refused_at: Option<String>,
-    /// Our finalizer was put there by this pass, so no create can have come before it.
+    /// Our finalizer was put there by this pass, so no create can have come before it. False again as soon as
+    /// a create of this pass may have landed without an answer.
     pub added_finalizer: bool,
     /// The status that this pass wrote last.
     pub written: Option<ProxyStatus>,

@@ -165,3 +165,25 @@ fn a_machine_that_was_made_although_its_create_was_refused_is_not_forgotten() {
         }
     }
 }
+
+#[test]
+fn a_spec_that_is_edited_during_a_create_whose_answer_is_lost_makes_no_second_machine() {
+    for plans_ids in [true, false] {
+        for fate in [Fate::AnswerLost, Fate::Late, Fate::LandsThenDenied, Fate::FailsBefore, Fate::Fine] {
+            for at in 0..10 {
+                for first in [true, false] {
+                    let mut world = World::new(plans_ids);
+                    if !first {
+                        // The finalizer is there already, and the search for machines is part of the pass.
+                        pass(&mut world, &Script { death: Some((2, Death::Before)), ..Script::default() });
+                    }
+                    let calls = if first { 1 } else { 3 };
+                    let mut fates = vec![Fate::Fine; calls];
+                    fates.push(fate);
+                    pass(&mut world, &Script { fates, edited: Some(at), ..Script::default() });
+                    world.assert_settled();
+                }
+            }
+        }
+    }
+}

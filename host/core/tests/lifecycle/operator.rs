@@ -35,6 +35,8 @@ pub(crate) struct Script {
     pub(crate) death: Option<(usize, Death)>,
     /// Somebody removes the object by force before this effect.
     pub(crate) forced_away: Option<usize>,
+    /// Somebody edits the spec while this effect is under way: another zone.
+    pub(crate) edited: Option<usize>,
     /// How old the cache is at the start, in versions.
     pub(crate) behind: usize,
 }
@@ -142,6 +144,9 @@ pub(crate) fn pass(world: &mut World, script: &Script) -> End {
             }
         };
         world.check();
+        if script.edited == Some(step) {
+            world.cluster.edit(|spec| spec.placement.get_or_insert_default().zone = Some("z7".to_owned()));
+        }
         match death {
             Some(Death::After) => return End::Died,
             Some(Death::Pass) => {
@@ -251,9 +256,9 @@ fn check_ready(world: &World, observed: &Observed, asked: &ProxyStatus) {
     }
 }
 
-/// Fresh eyes: nobody has changed the object since it was read.
+/// Fresh eyes: nobody has changed the object since it was read, unless somebody did so just now.
 fn check_fresh(world: &World, script: &Script, observed: &Observed, action: &Action) {
-    if script.forced_away.is_some() {
+    if script.forced_away.is_some() || script.edited.is_some() {
         return;
     }
     let creates = matches!(action, Action::Create { .. });

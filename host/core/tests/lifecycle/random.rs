@@ -51,8 +51,16 @@ fn script() -> impl Strategy<Value = Script> {
         1 => (0..10_usize).prop_map(|at| Some((at, Death::Pass))),
     ];
     let behind = prop_oneof![4 => Just(0_usize), 1 => 1..4_usize];
-    (prop::collection::vec(fate(), 0..8), prop::collection::vec(api_fate(), 0..6), death, behind)
-        .prop_map(|(fates, api, death, behind)| Script { fates, api, death, behind, forced_away: None })
+    let edited = prop_oneof![6 => Just(None), 1 => (0..8_usize).prop_map(Some)];
+    (prop::collection::vec(fate(), 0..8), prop::collection::vec(api_fate(), 0..6), death, edited, behind)
+        .prop_map(|(fates, api, death, edited, behind)| Script {
+            fates,
+            api,
+            death,
+            forced_away: None,
+            edited,
+            behind,
+        })
 }
 
 fn event() -> impl Strategy<Value = Event> {

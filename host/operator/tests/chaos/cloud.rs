@@ -241,3 +241,49 @@ pub(crate) fn id_of(request: &CreateRequest) -> InstanceId {
     let spec = &request.tags["proxy-operator-spec"];
     InstanceId::parse(format!("fake/{}-{spec}", request.name)).unwrap()
 }
+
+#[cfg(test)]
+fn request(name: &str, spec: &str) -> CreateRequest {
+    CreateRequest {
+        name: name.to_owned(),
+        attempt_key: String::new(),
+        port: 3128,
+        placement: serde_json::Map::new(),
+        parameters: serde_json::Map::new(),
+        bootstrap: None,
+        access: None,
+        tags: Tags::from([("proxy-operator-spec".to_owned(), spec.to_owned())]),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_living_machines_of_one_proxy_are_noted_also_when_the_second_lands_late() {
+    let cloud = Cloud::new();
+    cloud.create(&request("px-1", "v1-a")).unwrap();
+    cloud.create(&request("px-1", "v1-a")).unwrap();
+    cloud.create(&request("px-2", "v1-b")).unwrap();
+    assert_eq!(
+        (cloud.doubles().len(), cloud.born()),
+        (0, 2),
+        "a repeated create and another Proxy's are none"
+    );
+    cloud.create_later(&request("px-1", "v1-b"), Duration::from_millis(300));
+    assert_eq!((cloud.doubles().len(), cloud.landing()), (0, 1));
+    tokio::time::advance(Duration::from_millis(300)).await;
+    assert_eq!((cloud.doubles().len(), cloud.landing(), cloud.machines().len()), (1, 0, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_is_going_is_no_second_one_and_a_new_one_is_missing_from_lists_for_a_while() {
+    let cloud = Cloud::new();
+    let first = cloud.create(&request("px-1", "v1-a")).unwrap();
+    assert_eq!(cloud.list(&Tags::new()), []);
+    tokio::time::advance(LIST_LAG).await;
+    assert_eq!(cloud.list(&Tags::new()).len(), 1);
+    let target = InstanceRef { id: first.id, incarnation: first.incarnation, owner: Tags::new() };
+    cloud.delete(&target);
+    cloud.create(&request("px-1", "v1-b")).unwrap();
+    assert_eq!(cloud.doubles(), Vec::<String>::new());
+    tokio::time::advance(GOES_IN).await;
+    assert_eq!(cloud.machines().len(), 1);
+}

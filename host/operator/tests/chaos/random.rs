@@ -71,8 +71,7 @@ async fn run(access: &Access, schedule: Schedule) -> Run {
     counts.insert("events", u64::try_from(schedule.events.len()).unwrap());
     let kills = schedule.events.iter().filter(|(_, event)| *event == Event::Kill).count();
     counts.insert("operators killed", u64::try_from(kills).unwrap());
-    let result =
-        result.map_err(|error| format!("{error}\n{:#?}\n  {}", schedule.events, world.cloud.story()));
+    let result = result.map_err(|error| format!("{error}\n{schedule}\n  {}", world.cloud.story()));
     Run { seed: schedule.seed, counts, result }
 }
 

@@ -43,7 +43,14 @@ pub(super) fn created(
             observed.pass.machines.insert(instance.id.clone(), MachineSeen::Found(Box::new(instance)));
         }
         Err(failure) => {
-            memory.unanswered_create |= may_have_landed(&failure);
+            if may_have_landed(&failure) {
+                memory.unanswered_create = true;
+                // What this pass saw was before it: an edit ends the back-off, and the pass may go on to create.
+                observed.pass.added_finalizer = false;
+                observed.pass.machines.clear();
+                observed.pass.list = None;
+            }
+            let memory = &mut observed.memory;
             if was_answered(&failure) {
                 memory.attempts = memory.attempts.saturating_add(1);
             }
