@@ -21,7 +21,7 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use crate::bindings::{Provider as Guest, egress_proxies::provider::model};
 use crate::call::mask::Mask;
 use crate::call::{self, Body, CallSetup, Instance, Op};
-use crate::convert::{self, Place};
+use crate::convert::{self, Place, Wanted};
 use crate::gate::Errand;
 use crate::load::{self, CheckError, DocumentSchema, Loaded};
 
@@ -204,7 +204,7 @@ impl WasmProvider {
         Ok(())
     }
 
-    async fn list(&self, owner: &Tags) -> Result<Listing, Failure> {
+    async fn list(&self, wanted: Wanted<'_>) -> Result<Listing, Failure> {
         let mask = Mask::default();
         let deadline = Instant::now() + Op::List.deadline();
         let (mut listing, mut cursor, mut restarts) = (Listing::default(), None::<String>, 0);
@@ -214,7 +214,7 @@ impl WasmProvider {
             if pages > MOST_PAGES {
                 return Err(convert::bad_answer(format!("list-by-tag has more than {MOST_PAGES} pages")));
             }
-            let request = convert::list_request(owner, cursor.clone(), PAGE);
+            let request = convert::list_request(wanted, cursor.clone(), PAGE);
             let body: Body<_> = Box::new(|store, guest: &Guest, context| {
                 Box::pin(async move {
                     guest
@@ -225,7 +225,7 @@ impl WasmProvider {
             });
             let left = deadline.saturating_duration_since(Instant::now());
             let page = match self.call(Op::List, Subject::Seen, left, body).await? {
-                Ok(page) => convert::page(page, owner, PAGE, self.place(Op::List, &mask, None))?,
+                Ok(page) => convert::page(page, wanted, PAGE, self.place(Op::List, &mask, None))?,
                 Err(model::Failure { reason: model::Reason::StaleCursor, .. })
                     if cursor.is_some() && restarts < MOST_RESTARTS =>
                 {
@@ -360,6 +360,10 @@ impl Provider for WasmProvider {
     }
 
     fn list_owned<'a>(&'a self, owner: &'a Tags) -> Call<'a, Listing> {
-        Box::pin(self.list(owner))
+        Box::pin(self.list(Wanted::Owned(owner)))
+    }
+
+    fn list_untagged<'a>(&'a self, owner: &'a Tags, prefix: &'a str) -> Call<'a, Listing> {
+        Box::pin(self.list(Wanted::Untagged { owner, prefix }))
     }
 }

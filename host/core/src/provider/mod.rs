@@ -43,6 +43,13 @@ pub trait Provider: Send + Sync {
     /// All pages of the machines that carry all of these tags. `Listing::unreachable` empty = the whole
     /// truth up to [`ProviderInfo::list_lag`].
     fn list_owned<'a>(&'a self, owner: &'a Tags) -> Call<'a, Listing>;
+    /// All pages of the machines whose name starts so and that lack any of these tags: to be counted, never to
+    /// be touched. Many clouds cannot look for what is missing; a provider need not offer it.
+    fn list_untagged<'a>(&'a self, _owner: &'a Tags, _prefix: &'a str) -> Call<'a, Listing> {
+        Box::pin(async {
+            Err(Failure::new(Reason::Unsupported, "this provider does not list machines without our tags"))
+        })
+    }
 }
 
 /// Facts of a loaded instance that decisions depend on.

@@ -1,7 +1,8 @@
 //! One page of a listing.
 
-use egress_proxies_core::provider::{Failure, Instance, Tags};
+use egress_proxies_core::provider::{Failure, Instance};
 
+use super::Wanted;
 use super::bad_answer;
 use super::instance::{Place, instance};
 use crate::bindings::egress_proxies::provider::model;
@@ -18,8 +19,13 @@ pub(crate) struct Page {
     pub(crate) unreachable: Vec<String>,
 }
 
-/// Checks a page that was asked to have at most `limit` machines with all of `owner`.
-pub(crate) fn page(given: model::Page, owner: &Tags, limit: u32, place: Place<'_>) -> Result<Page, Failure> {
+/// Checks a page that was asked to have at most `limit` machines, all of them wanted ones.
+pub(crate) fn page(
+    given: model::Page,
+    wanted: Wanted<'_>,
+    limit: u32,
+    place: Place<'_>,
+) -> Result<Page, Failure> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     if given.items.len() > limit {
         return Err(bad_answer(format!(
@@ -38,10 +44,10 @@ pub(crate) fn page(given: model::Page, owner: &Tags, limit: u32, place: Place<'_
     let mut items = Vec::with_capacity(given.items.len());
     for item in given.items {
         let item = instance(item, place)?;
-        if owner.iter().all(|(key, value)| item.tags.get(key) == Some(value)) {
+        if wanted.includes(&item) {
             items.push(item);
         } else {
-            tracing::warn!(id = %item.id, "a provider listed a machine without the tags that were asked for; left out");
+            tracing::warn!(id = %item.id, "a provider listed a machine that was not asked for, by its tags; left out");
         }
     }
     Ok(Page { items, next, unreachable: given.unreachable.iter().map(|text| one_line(text, 256)).collect() })

@@ -178,10 +178,37 @@ fn an_empty_cursor_is_the_end_and_a_long_one_is_refused() {
     let read = |cursor: Option<String>| {
         let given =
             model::Page { items: Vec::new(), next: cursor, unreachable: Vec::new(), extra: Vec::new() };
-        page(given, &Default::default(), 10, place).map(|page| page.next)
+        page(given, Wanted::Owned(&Default::default()), 10, place).map(|page| page.next)
     };
     assert_eq!(read(None).unwrap(), None);
     assert_eq!(read(Some(String::new())).unwrap(), None);
     assert_eq!(read(Some("c".repeat(4096))).unwrap().map(|cursor| cursor.len()), Some(4096));
     assert!(read(Some("c".repeat(4097))).unwrap_err().message.contains("4096"));
+}
+
+#[test]
+fn a_page_keeps_only_the_machines_that_were_asked_for() {
+    let machine = |id: &str, name: &str, cluster: &str| model::Instance {
+        id: id.into(),
+        name: name.into(),
+        incarnation: None,
+        state: model::InstanceState::Running,
+        endpoints: Vec::new(),
+        created_at: None,
+        location: None,
+        problem: None,
+        tags: vec![model::Pair { key: "cluster".into(), value: cluster.into() }],
+        extra: Vec::new(),
+    };
+    let mask = Mask::default();
+    let place = Place { op: Op::List, mask: &mask, address_cidrs: &[], port: None };
+    let read = |wanted: Wanted<'_>| -> Vec<String> {
+        let items =
+            vec![machine("a", "px-1", "ours"), machine("b", "px-2", "theirs"), machine("c", "web", "")];
+        let given = model::Page { items, next: None, unreachable: Vec::new(), extra: Vec::new() };
+        page(given, wanted, 10, place).unwrap().items.iter().map(|item| item.id.to_string()).collect()
+    };
+    let owner = [("cluster".to_owned(), "ours".to_owned())].into();
+    assert_eq!(read(Wanted::Owned(&owner)), ["a"]);
+    assert_eq!(read(Wanted::Untagged { owner: &owner, prefix: "px-" }), ["b"]);
 }

@@ -1,7 +1,7 @@
 //! Our requests in the contract's words.
 
 use egress_proxies_core::lifecycle::owner_tags_of;
-use egress_proxies_core::provider::{CreateRequest, InstanceRef, Tags};
+use egress_proxies_core::provider::{CreateRequest, Instance, InstanceRef, Tags};
 use serde_json::{Map, Value};
 
 use crate::bindings::egress_proxies::provider::model;
@@ -42,6 +42,30 @@ pub(crate) fn instance_ref(target: &InstanceRef) -> model::InstanceRef {
     }
 }
 
-pub(crate) fn list_request(owner: &Tags, cursor: Option<String>, limit: u32) -> model::ListRequest {
-    model::ListRequest { owner: pairs(owner), untagged_prefix: None, cursor, limit, extra: Vec::new() }
+/// Which machines are listed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Wanted<'a> {
+    /// Those that carry all of these tags.
+    Owned(&'a Tags),
+    /// Those whose name starts with `prefix` and that lack any of `owner`.
+    Untagged { owner: &'a Tags, prefix: &'a str },
+}
+
+impl Wanted<'_> {
+    /// True if the machine is one of them.
+    pub(crate) fn includes(&self, machine: &Instance) -> bool {
+        let carries = |tags: &Tags| tags.iter().all(|(key, value)| machine.tags.get(key) == Some(value));
+        match self {
+            Self::Owned(owner) => carries(owner),
+            Self::Untagged { owner, prefix } => machine.name.starts_with(prefix) && !carries(owner),
+        }
+    }
+}
+
+pub(crate) fn list_request(wanted: Wanted<'_>, cursor: Option<String>, limit: u32) -> model::ListRequest {
+    let (owner, untagged_prefix) = match wanted {
+        Wanted::Owned(owner) => (owner, None),
+        Wanted::Untagged { owner, prefix } => (owner, Some(prefix.to_owned())),
+    };
+    model::ListRequest { owner: pairs(owner), untagged_prefix, cursor, limit, extra: Vec::new() }
 }

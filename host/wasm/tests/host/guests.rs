@@ -104,6 +104,13 @@ async fn the_kubernetes_provider_goes_the_whole_way() {
     assert_eq!(provider.list_owned(&owner()).await.unwrap().items.len(), 1);
     let others = [("proxy-operator-uid".to_owned(), "other".to_owned())].into();
     assert!(provider.list_owned(&others).await.unwrap().items.is_empty());
+    let of_cluster = |id: &str| [("proxy-operator-cluster".to_owned(), id.to_owned())].into();
+    let ours = of_cluster(&owner()["proxy-operator-cluster"]);
+    assert_eq!(provider.list_owned(&ours).await.unwrap().items.len(), 1, "as garbage collection lists");
+    assert!(provider.list_untagged(&ours, "px-").await.unwrap().items.is_empty());
+    let untagged = provider.list_untagged(&of_cluster("another"), "px-").await.unwrap();
+    assert_eq!(untagged.items.len(), 1, "it lacks the tag of that cluster");
+    assert!(provider.list_untagged(&of_cluster("another"), "vm-").await.unwrap().items.is_empty());
 
     assert!(matches!(provider.delete(&target).await.unwrap(), Deletion::InProgress(_)));
     let Observation::Found(seen) = provider.get(&target).await.unwrap() else { panic!("found") };
