@@ -124,9 +124,12 @@ text_id!(
     |t| printable(t, 256)
 );
 
+/// How the name of each machine begins.
+pub const MACHINE_PREFIX: &str = "px-";
+
 /// The name that the operator gives to the machine of a Proxy: `px-<uid>`.
 pub fn machine_name(uid: &ProxyUid) -> String {
-    format!("px-{uid}")
+    format!("{MACHINE_PREFIX}{uid}")
 }
 
 #[cfg(test)]

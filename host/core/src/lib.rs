@@ -12,6 +12,7 @@ pub mod provider;
 
 pub mod facts;
 
+pub mod gc;
 pub mod health;
 pub mod lifecycle;
 pub mod pool;

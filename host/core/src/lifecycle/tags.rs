@@ -72,6 +72,44 @@ pub fn spec_tag_of(instance: &Instance) -> Option<&str> {
     instance.tags.get(SPEC).map(String::as_str)
 }
 
+/// The tag that all machines of a cluster carry, whatever their Proxy and provider.
+pub fn cluster_tags(cluster: &str) -> Tags {
+    Tags::from([(CLUSTER.to_owned(), shorten(cluster))])
+}
+
+/// True if the operator of this cluster made the machine for this entry of its providers config.
+pub fn is_made_by(instance: &Instance, cluster: &str, provider: &ProviderName) -> bool {
+    instance.tags.get(CLUSTER) == Some(&shorten(cluster))
+        && instance.tags.get(PROVIDER) == Some(&shorten(provider.as_str()))
+}
+
+/// The uid of the Proxy that a machine says it is of.
+pub fn uid_of(instance: &Instance) -> Option<ProxyUid> {
+    // A uid has the charset of tags, so it was never shortened.
+    instance.tags.get(UID).and_then(|uid| ProxyUid::parse(uid.as_str()).ok())
+}
+
+/// True if the machine says whose it is, whoever that may be.
+pub fn has_owner_tags(instance: &Instance) -> bool {
+    [UID, CLUSTER].iter().all(|key| instance.tags.contains_key(*key))
+}
+
+/// True if the machine says that its Proxy is in this namespace.
+pub fn is_in_namespace(instance: &Instance, namespace: &str) -> bool {
+    instance.tags.get(NAMESPACE) == Some(&shorten(namespace))
+}
+
+/// Namespace and name of the Proxy that a machine was made for; none where the tags may hold shortened ones.
+pub fn key_of(instance: &Instance) -> Option<ProxyKey> {
+    let whole = |key: &str| instance.tags.get(key).filter(|text| !text.is_empty() && !may_be_shortened(text));
+    Some(ProxyKey::new(whole(NAMESPACE)?, whole(NAME)?))
+}
+
+fn may_be_shortened(text: &str) -> bool {
+    let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    text.rsplit_once('-').is_some_and(|(_, tail)| tail.len() == 12 && tail.bytes().all(hex))
+}
+
 /// The text itself if it fits `[a-z0-9-]{0,63}`; else what fits of it, `-` and 12 hex of its hash.
 pub(super) fn shorten(text: &str) -> String {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';

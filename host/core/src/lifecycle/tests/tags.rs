@@ -2,7 +2,9 @@ use proptest::prelude::*;
 
 use crate::ids::{InstanceId, ProviderName, ProxyKey, ProxyUid};
 use crate::lifecycle::tags::shorten;
-use crate::lifecycle::{Owner, machine_name_of, machine_tags, spec_hash, spec_tag_of};
+use crate::lifecycle::{
+    Owner, cluster_tags, key_of, machine_name_of, machine_tags, spec_hash, spec_tag_of, uid_of,
+};
 use crate::provider::{Instance, InstanceState};
 
 fn allowed(value: &str) -> bool {
@@ -80,4 +82,22 @@ fn a_machine_is_ours_by_uid_and_cluster_alone() {
     let mut renamed = tags;
     renamed.insert("proxy-operator-name".to_owned(), "other".to_owned());
     assert!(owner.owns(&instance(renamed)));
+}
+
+#[test]
+fn what_a_machine_says_of_its_proxy_is_read_back_only_where_it_is_whole() {
+    let uid = ProxyUid::parse("6f1c7f0e-5f0c-4c3e-9d0e-0123456789ab").unwrap();
+    let spec = serde_json::from_str(r#"{"mode":"Managed","provider":"gcp"}"#).unwrap();
+    let provider = ProviderName::parse("gcp").unwrap();
+    let machine = |name: &str| {
+        let owner = Owner::new(&uid, "A Cluster");
+        instance(machine_tags(&owner, &ProxyKey::new("crawl", name), &provider, &spec_hash(&spec, None)))
+    };
+    let plain = machine("proxy-1");
+    assert_eq!(uid_of(&plain), Some(uid.clone()), "a uid looks as if it were shortened, and never is");
+    assert_eq!(key_of(&plain), Some(ProxyKey::new("crawl", "proxy-1")));
+    assert!(cluster_tags("A Cluster").iter().all(|(key, value)| plain.tags.get(key) == Some(value)));
+    for shortened in ["p.with.dots", &"a".repeat(64), "like-0123456789ab"] {
+        assert_eq!(key_of(&machine(shortened)), None, "{shortened}");
+    }
 }

@@ -1,0 +1,110 @@
+//! What one listed machine is, by its tags and by the Proxies that exist.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::ids::{InstanceId, MACHINE_PREFIX, ProviderName, ProxyKey, ProxyUid};
+use crate::lifecycle::{has_owner_tags, is_made_by, key_of, uid_of};
+use crate::provider::{Instance, InstanceState, Listing};
+
+use super::{LivingProxy, Observed, Verdict};
+
+/// As what a machine looks abandoned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Finding {
+    /// Its Proxy does not exist.
+    Orphan,
+    /// Its Proxy names other machines.
+    Surplus,
+}
+
+impl Finding {
+    /// Constant word for logs and labels.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Orphan => "orphan",
+            Self::Surplus => "surplus",
+        }
+    }
+}
+
+/// A machine that looks abandoned, and whose it was.
+#[derive(Debug)]
+pub(super) struct Abandoned<'a> {
+    pub(super) machine: &'a Instance,
+    pub(super) uid: ProxyUid,
+    pub(super) finding: Finding,
+    /// Where its Proxy is, or was; none where the tags do not say so for certain.
+    pub(super) proxy: Option<ProxyKey>,
+}
+
+/// What a machine is.
+#[derive(Debug)]
+pub(super) enum Standing<'a> {
+    /// Not ours to judge.
+    NotJudged(Verdict),
+    /// Ours, and it stays.
+    Stays(Verdict),
+    /// Ours, and somebody deletes it already.
+    Going,
+    /// Ours, and it looks abandoned.
+    Abandoned(Abandoned<'a>),
+}
+
+/// The machines of one provider, and what they are compared with.
+pub(super) struct Survey<'a> {
+    pub(super) provider: &'a ProviderName,
+    pub(super) observed: &'a Observed,
+    pub(super) proxies: &'a BTreeMap<ProxyUid, LivingProxy>,
+    listed: BTreeSet<(&'a InstanceId, ProxyUid)>,
+}
+
+impl<'a> Survey<'a> {
+    pub(super) fn new(
+        provider: &'a ProviderName,
+        observed: &'a Observed,
+        proxies: &'a BTreeMap<ProxyUid, LivingProxy>,
+        listing: &'a Listing,
+    ) -> Self {
+        let ours = listing.items.iter().filter(|machine| is_made_by(machine, &observed.cluster, provider));
+        let listed = ours.filter_map(|machine| Some((&machine.id, uid_of(machine)?))).collect();
+        Self { provider, observed, proxies, listed }
+    }
+
+    pub(super) fn judge(&self, machine: &'a Instance) -> Standing<'a> {
+        if !is_made_by(machine, &self.observed.cluster, self.provider) {
+            return Standing::NotJudged(Verdict::NotOurs);
+        }
+        let Some(uid) = uid_of(machine) else { return Standing::NotJudged(Verdict::NoUid) };
+        if !self.observed.view.covers(machine) {
+            return Standing::NotJudged(Verdict::OutOfView);
+        }
+        if machine.state == InstanceState::Deleting {
+            return Standing::Going;
+        }
+        let (finding, proxy) = match self.proxies.get(&uid) {
+            None => (Finding::Orphan, key_of(machine)),
+            Some(proxy) if proxy.deleting => return Standing::Stays(Verdict::ProxyDeleting),
+            Some(proxy) if !proxy.disowns(self.provider, &machine.id) => {
+                return Standing::Stays(Verdict::Named);
+            }
+            Some(proxy) if !self.is_listed(proxy.recorded.as_ref(), &uid) => {
+                return Standing::Stays(Verdict::RecordedUnseen);
+            }
+            Some(proxy) => (Finding::Surplus, Some(proxy.key.clone())),
+        };
+        Standing::Abandoned(Abandoned { machine, uid, finding, proxy })
+    }
+
+    /// One too many means that the other one is there. So a provider that suddenly shows other ids than those
+    /// that were written down makes nothing look like too many.
+    fn is_listed(&self, recorded: Option<&InstanceId>, uid: &ProxyUid) -> bool {
+        recorded.is_some_and(|id| self.listed.contains(&(id, uid.clone())))
+    }
+}
+
+/// How many of the listed machines have the operator's kind of name and say of nobody that they are theirs.
+/// They are counted, never touched; those of another cluster say whose they are.
+pub fn untagged(listing: &Listing) -> usize {
+    let nobodys = |machine: &&Instance| machine.name.starts_with(MACHINE_PREFIX) && !has_owner_tags(machine);
+    listing.items.iter().filter(nobodys).count()
+}
