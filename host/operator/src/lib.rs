@@ -1,6 +1,6 @@
 //! The operator: loops, HTTP and wiring.
 //!
-//! `lifecycle`, `health`, `pool` and `http` never import one another: they exchange the values of
+//! `lifecycle`, `health`, `pool`, `gc` and `http` never import one another: they exchange the values of
 //! `egress_proxies_core::facts` over watch channels that `app` connects (`http` gets its ports from `app`).
 //! `tests/architecture.rs` checks it.
 
@@ -12,6 +12,7 @@ pub mod kubernetes_client;
 pub mod kubernetes_route;
 pub mod leadership;
 
+pub mod gc;
 pub mod health;
 pub mod http;
 pub mod lifecycle;

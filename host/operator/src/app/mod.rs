@@ -1,9 +1,10 @@
 //! Builds everything, connects it, supervises it, ends it in order.
 //!
 //! The only room that knows all others. It decides nothing about Proxies: it makes the channels over which
-//! `lifecycle`, `health`, `pool` and `http` exchange the values of `egress_proxies_core::facts`.
+//! `lifecycle`, `health`, `pool`, `gc` and `http` exchange the values of `egress_proxies_core::facts`.
 
 mod cluster;
+mod collection;
 mod gates;
 mod providers;
 mod servers;
@@ -17,6 +18,7 @@ use egress_proxies_core::facts::{Fleet, LeaseCounts, Suspicions, Verdicts};
 use tokio::sync::{mpsc, watch};
 
 use self::cluster::Cluster;
+use self::collection::Sources;
 use self::gates::Gates;
 pub use self::providers::COMPILE_COMMAND;
 use self::providers::LoadedProviders;
@@ -97,7 +99,11 @@ pub async fn run(settings: Settings, ending: Ending) -> anyhow::Result<()> {
         stop.cancelled().await;
         Ok(())
     });
-    let setup = lifecycle_setup(&settings, &cluster, &providers, channels, (&clock, &metrics));
+    let leadership = Leadership::alone();
+    let sources = Sources { cluster: &cluster, providers: &providers, clock: &clock, metrics: &metrics };
+    collection::start(&mut tasks, &ending, &settings, sources, leadership.clone());
+    let parts = (&clock, &metrics, leadership);
+    let setup = lifecycle_setup(&settings, &cluster, &providers, channels, parts);
     let running = lifecycle::run(setup, ending.stop.clone());
     tasks.spawn("lifecycle", async move { Ok(running.await?) });
     tracing::info!(version = env!("CARGO_PKG_VERSION"), cluster = %cluster.id, "started");
@@ -165,7 +171,7 @@ fn lifecycle_setup(
     cluster: &Cluster,
     providers: &LoadedProviders,
     channels: Channels,
-    (clock, metrics): (&SharedClock, &Arc<Metrics>),
+    (clock, metrics, leadership): (&SharedClock, &Arc<Metrics>, Leadership),
 ) -> LifecycleSetup {
     let names = settings.namespaces();
     let namespaces = if names.is_empty() { Namespaces::All } else { Namespaces::Only(names) };
@@ -181,7 +187,7 @@ fn lifecycle_setup(
         cluster: cluster.id.clone(),
         default_probe_url: settings.probes.probe_url.clone(),
         instance: settings.instance.clone(),
-        leadership: Leadership::alone(),
+        leadership,
         metrics: Arc::<Metrics>::clone(metrics),
     }
 }

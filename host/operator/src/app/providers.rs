@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use egress_proxies_core::ids::ProviderName;
 use egress_proxies_wasm::config::ProvidersConfig;
 use egress_proxies_wasm::report::{ProviderReport, ProviderState};
 use egress_proxies_wasm::{CompileCommand, HostConfig, ProviderHost};
@@ -46,6 +47,12 @@ impl LoadedProviders {
 
     pub(super) fn host(&self) -> Arc<ProviderHost> {
         Arc::clone(&self.host)
+    }
+
+    /// The names in the providers config.
+    pub(super) fn names(&self) -> Arc<dyn Fn() -> Vec<ProviderName> + Send + Sync> {
+        let host = self.host();
+        Arc::new(move || host.reports().into_iter().map(|report| report.name).collect())
     }
 
     /// A number that changes with each change of a provider.

@@ -11,10 +11,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use egress_proxies_core::gc;
 use egress_proxies_core::lifecycle::Policy;
 use egress_proxies_core::provider::Secret;
 
-use self::values::{NamespaceList, ProbeUrlParser, cluster_id, duration, instance, namespaces, secret};
+pub use self::values::Interval;
+use self::values::{
+    NamespaceList, ProbeUrlParser, cluster_id, duration, instance, interval, namespaces, secret,
+};
 
 /// Flags of `run`.
 #[derive(Debug, Clone, Args)]
@@ -51,6 +55,9 @@ pub struct Settings {
     /// How often machines are looked at.
     #[command(flatten)]
     pub polls: Polls,
+    /// Machines that nobody needs any more.
+    #[command(flatten)]
+    pub gc: Gc,
     /// How long a report of `rate_limited` or `banned` keeps a proxy from its target.
     #[arg(long, env = "COOLDOWN", default_value = "15m", value_parser = duration, value_name = "DURATION")]
     pub cooldown: Duration,
@@ -137,6 +144,31 @@ pub struct Polls {
     pub quota_poll: Duration,
 }
 
+/// Garbage collection: machines that nobody needs any more.
+#[derive(Debug, Clone, Args)]
+pub struct Gc {
+    /// Between two passes of garbage collection, from 10s; 0 = off.
+    #[arg(long, env = "GC_INTERVAL", default_value = "10m", value_parser = interval, value_name = "DURATION")]
+    pub gc_interval: Interval,
+    /// Machines younger than this are never taken for garbage.
+    #[arg(long, env = "GC_MIN_AGE", default_value = "10m", value_parser = duration, value_name = "DURATION")]
+    pub gc_min_age: Duration,
+    /// Most machines that one pass deletes.
+    #[arg(long, env = "GC_MAX_DELETES", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000), value_name = "NUMBER")]
+    pub gc_max_deletes: u16,
+    /// If more than this share of a provider's machines looks like garbage, the operator suspects what it sees
+    /// and deletes none of them; 100 = never.
+    #[arg(long, env = "GC_SUSPECT_PERCENT", default_value_t = 80, value_parser = clap::value_parser!(u8).range(1..=100), value_name = "PERCENT")]
+    pub gc_suspect_percent: u8,
+    /// Everything but the deletes: what would go is logged and counted.
+    #[arg(long, env = "GC_DRY_RUN")]
+    pub gc_dry_run: bool,
+    /// Collect garbage although --namespaces hides some Proxies: only machines made for Proxies in these
+    /// namespaces are judged.
+    #[arg(long, env = "GC_ALLOW_NAMESPACED")]
+    pub gc_allow_namespaced: bool,
+}
+
 /// Form of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
@@ -161,6 +193,18 @@ impl Settings {
             drift_poll: self.polls.drift_poll,
             quota_poll: self.polls.quota_poll,
             ..Policy::default()
+        }
+    }
+}
+
+impl Gc {
+    /// Limits of garbage collection.
+    pub fn policy(&self) -> gc::Policy {
+        gc::Policy {
+            min_age: self.gc_min_age,
+            max_deletes: self.gc_max_deletes.into(),
+            suspect_percent: self.gc_suspect_percent,
+            ..gc::Policy::default()
         }
     }
 }
@@ -211,6 +255,20 @@ mod tests {
             let said = parse(&[&format!("--drift-poll={bad}")]).unwrap_err();
             assert!(said.contains("--drift-poll") && said.contains("500ms, 5s, 1m"), "{bad}: {said}");
         }
+    }
+
+    #[test]
+    fn garbage_collection_has_the_documented_limits_and_can_be_turned_off() {
+        let settings = parse(&[]).unwrap().gc;
+        assert_eq!(settings.policy(), gc::Policy::default());
+        assert_eq!(settings.gc_interval, Interval::Every(Duration::from_mins(10)));
+        assert!(!settings.gc_dry_run && !settings.gc_allow_namespaced);
+        assert_eq!(parse(&["--gc-interval", "0"]).unwrap().gc.gc_interval, Interval::Off);
+        for bad in ["9s", "0s", "25h", "soon"] {
+            let said = parse(&["--gc-interval", bad]).unwrap_err();
+            assert!(said.contains("--gc-interval") && said.contains("0 to turn it off"), "{bad}: {said}");
+        }
+        assert!(parse(&["--gc-max-deletes", "0"]).is_err() && parse(&["--gc-suspect-percent", "0"]).is_err());
     }
 
     #[test]

@@ -21,6 +21,27 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// How often something is done, if at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interval {
+    /// Never.
+    Off,
+    /// This often.
+    Every(Duration),
+}
+
+/// `0`, or a duration that is long enough for a pass.
+pub(super) fn interval(text: &str) -> Result<Interval, String> {
+    if text == "0" {
+        return Ok(Interval::Off);
+    }
+    let span = duration(text).map_err(|why| format!("{why}; or 0 to turn it off"))?;
+    if span < Duration::from_secs(10) {
+        return Err(format!("{text:?} is too short: at least 10s, or 0 to turn it off"));
+    }
+    Ok(Interval::Every(span))
+}
+
 pub(super) fn cluster_id(text: &str) -> Result<String, String> {
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     if (1..=63).contains(&text.len()) && text.bytes().all(allowed) {

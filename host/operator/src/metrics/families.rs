@@ -161,11 +161,41 @@ pub(super) const QUEUE_DEPTH: Family =
     family("workqueue_depth", Kind::Gauge, &[], "Proxies with a reconcile planned, now or later.");
 pub(super) const QUEUE_RUNNING: Family =
     family("workqueue_running", Kind::Gauge, &[], "Proxies that are being reconciled.");
+pub(super) const GC_PASSES: Family = family(
+    "gc_passes_total",
+    Kind::Counter,
+    &["outcome"],
+    "Passes of garbage collection: complete, incomplete (a provider could not be listed, or not all of it), failed (the Proxies could not be listed: nothing was decided), not_leading.",
+);
+pub(super) const GC_ABANDONED: Family = family(
+    "gc_abandoned_machines",
+    Kind::Gauge,
+    &["provider", "finding"],
+    "Machines that looked abandoned in the last pass, however young: orphan (their Proxy does not exist) or surplus (it names others). None for a provider that could not be listed.",
+);
+pub(super) const GC_UNTAGGED: Family = family(
+    "gc_untagged_machines",
+    Kind::Gauge,
+    &["provider"],
+    "Machines named px-... without ownership tags, in the last pass. They are never touched. None where the provider cannot tell.",
+);
+pub(super) const GC_SUSPECTED: Family = family(
+    "gc_suspected",
+    Kind::Gauge,
+    &["provider"],
+    "1 if nearly all machines of the provider looked abandoned in the last pass: none of them is deleted.",
+);
+pub(super) const GC_DELETES: Family = family(
+    "gc_deletes_total",
+    Kind::Counter,
+    &["provider", "result"],
+    "Machines that garbage collection set out to delete: deleted, dry_run, spared (the last look showed a reason to), failed (the next pass tries again).",
+);
 pub(super) const BUILD_INFO: Family =
     family("build_info", Kind::Gauge, &["version"], "1: the version that runs.");
 
 /// All of them, in the order of the documentation.
-pub fn all() -> [Family; 21] {
+pub fn all() -> [Family; 26] {
     [
         PROXIES,
         LEASES_ACTIVE,
@@ -187,6 +217,11 @@ pub fn all() -> [Family; 21] {
         API_WRITES,
         QUEUE_DEPTH,
         QUEUE_RUNNING,
+        GC_PASSES,
+        GC_ABANDONED,
+        GC_UNTAGGED,
+        GC_SUSPECTED,
+        GC_DELETES,
         BUILD_INFO,
     ]
 }

@@ -6,6 +6,7 @@
 //! proxy. Gauges that count objects are read at scrape time: what is incremented drifts.
 
 mod families;
+mod gc;
 mod recorders;
 mod scrape;
 mod table;

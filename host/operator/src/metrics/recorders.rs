@@ -12,6 +12,7 @@ use prometheus::{
 };
 
 use super::families::{self, Family, Kind};
+use super::gc::GcSeries;
 use super::scrape::{ScrapeCollector, ScrapeSources};
 use crate::health::ProbeMetrics;
 use crate::http::{LeaseMetrics, LeaseOutcome};
@@ -47,6 +48,7 @@ pub struct Metrics {
     api_writes: IntCounterVec,
     queue_depth: IntGauge,
     queue_running: IntGauge,
+    pub(super) gc: GcSeries,
 }
 
 impl Metrics {
@@ -86,6 +88,7 @@ impl Metrics {
             api_writes: counters(&registry, &families::API_WRITES)?,
             queue_depth: gauge(&registry, &families::QUEUE_DEPTH)?,
             queue_running: gauge(&registry, &families::QUEUE_RUNNING)?,
+            gc: GcSeries::new(&registry)?,
             registry,
         })
     }
@@ -118,8 +121,12 @@ fn register<C: Collector + Clone + 'static>(registry: &Registry, metric: C) -> R
     Ok(metric)
 }
 
-fn counters(registry: &Registry, family: &Family) -> Result<IntCounterVec, prometheus::Error> {
+pub(super) fn counters(registry: &Registry, family: &Family) -> Result<IntCounterVec, prometheus::Error> {
     register(registry, IntCounterVec::new(opts(family), family.labels)?)
+}
+
+pub(super) fn gauges(registry: &Registry, family: &Family) -> Result<IntGaugeVec, prometheus::Error> {
+    register(registry, IntGaugeVec::new(opts(family), family.labels)?)
 }
 
 fn gauge(registry: &Registry, family: &Family) -> Result<IntGauge, prometheus::Error> {

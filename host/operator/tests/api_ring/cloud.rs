@@ -111,6 +111,11 @@ impl Cloud {
         }
     }
 
+    /// Somebody else makes a machine, or changes one.
+    pub(crate) fn put(&self, machine: Instance) {
+        self.state().machines.insert(machine.id.clone(), machine);
+    }
+
     pub(crate) fn machines(&self) -> Vec<Instance> {
         self.state().machines.values().cloned().collect()
     }

@@ -10,6 +10,8 @@ mod crashes;
 #[cfg(test)]
 mod deletions;
 #[cfg(test)]
+mod gc;
+#[cfg(test)]
 mod happy;
 #[cfg(test)]
 mod inputs;

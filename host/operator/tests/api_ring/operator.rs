@@ -40,7 +40,7 @@ pub(crate) struct Bench {
     pub(crate) client: Client,
     pub(crate) cloud: Arc<Cloud>,
     pub(crate) shelf: Arc<Shelf>,
-    config: Config,
+    pub(crate) config: Config,
 }
 
 impl Bench {

@@ -1,0 +1,108 @@
+//! Starts garbage collection, or says why there is none.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use egress_proxies_core::gc::View;
+
+use super::cluster::Cluster;
+use super::providers::LoadedProviders;
+use super::supervisor::{Ending, Supervisor};
+use crate::clock::SharedClock;
+use crate::config::{Interval, Settings};
+use crate::gc::{self, GcSetup, ProxyApi};
+use crate::leadership::Leadership;
+use crate::metrics::Metrics;
+
+/// What garbage collection is connected to.
+#[derive(Clone, Copy)]
+pub(super) struct Sources<'a> {
+    pub(super) cluster: &'a Cluster,
+    pub(super) providers: &'a LoadedProviders,
+    pub(super) clock: &'a SharedClock,
+    pub(super) metrics: &'a Arc<Metrics>,
+}
+
+/// A task of its own, unless the settings keep it from running.
+pub(super) fn start(
+    tasks: &mut Supervisor,
+    ending: &Ending,
+    settings: &Settings,
+    sources: Sources<'_>,
+    leadership: Leadership,
+) {
+    let (interval, view) = match scope(settings) {
+        Ok(scope) => scope,
+        Err(why) => {
+            tracing::warn!("garbage collection is off: {why}");
+            return;
+        }
+    };
+    let setup = GcSetup {
+        proxies: Arc::new(ProxyApi::new(sources.cluster.client.clone(), view.clone())),
+        view,
+        providers: sources.providers.host(),
+        names: sources.providers.names(),
+        cluster: sources.cluster.id.clone(),
+        policy: settings.gc.policy(),
+        interval,
+        dry_run: settings.gc.gc_dry_run,
+        leadership,
+        clock: Arc::clone(sources.clock),
+        metrics: Arc::<Metrics>::clone(sources.metrics),
+    };
+    if setup.dry_run {
+        tracing::warn!("garbage collection is a dry run: what would be deleted is only logged and counted");
+    }
+    let running = gc::run(setup, ending.stop.clone());
+    tasks.spawn("garbage collection", async move { Ok(running.await?) });
+}
+
+/// How often, and which Proxies are seen; or why not at all.
+fn scope(settings: &Settings) -> Result<(Duration, View), &'static str> {
+    let interval = match settings.gc.gc_interval {
+        Interval::Off => return Err("--gc-interval is 0; machines that nobody needs any more stay for ever"),
+        Interval::Every(interval) => interval,
+    };
+    let namespaces: BTreeSet<String> = settings.namespaces().into_iter().collect();
+    if namespaces.is_empty() {
+        return Ok((interval, View::All));
+    }
+    if !settings.gc.gc_allow_namespaced {
+        return Err(
+            "--namespaces hides Proxies, and the machines of hidden Proxies must not be taken for garbage; give \
+             --gc-allow-namespaced to judge only machines made for Proxies in these namespaces",
+        );
+    }
+    Ok((interval, View::Namespaces(namespaces)))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        settings: Settings,
+    }
+
+    fn scope_of(arguments: &[&str]) -> Result<(Duration, View), &'static str> {
+        let line = ["operator", "--providers-config", "p.yaml"].iter().chain(arguments);
+        scope(&Line::parse_from(line).settings)
+    }
+
+    #[test]
+    fn a_view_of_some_namespaces_needs_to_be_allowed() {
+        assert_eq!(scope_of(&[]), Ok((Duration::from_mins(10), View::All)));
+        let why = scope_of(&["--namespaces", "a,b"]).unwrap_err();
+        assert!(why.contains("--namespaces") && why.contains("--gc-allow-namespaced"), "{why}");
+        let names = BTreeSet::from(["a".to_owned(), "b".to_owned()]);
+        let allowed = scope_of(&["--namespaces", "a,b", "--gc-allow-namespaced", "--gc-interval", "1m"]);
+        assert_eq!(allowed, Ok((Duration::from_mins(1), View::Namespaces(names))));
+        assert!(scope_of(&["--gc-interval", "0"]).unwrap_err().contains("--gc-interval is 0"));
+    }
+}
