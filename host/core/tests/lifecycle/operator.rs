@@ -41,6 +41,21 @@ pub(crate) struct Script {
     pub(crate) behind: usize,
 }
 
+impl Script {
+    fn force_away_before(&self, step: usize, world: &mut World) {
+        if self.forced_away == Some(step) {
+            world.cluster.delete(world.now().wall);
+            world.cluster.force_finalizers_away();
+        }
+    }
+
+    fn edit_during(&self, step: usize, world: &mut World) {
+        if self.edited == Some(step) {
+            world.cluster.edit(|spec| spec.placement.get_or_insert_default().zone = Some("z7".to_owned()));
+        }
+    }
+}
+
 /// How a pass ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum End {
@@ -114,10 +129,7 @@ pub(crate) fn pass(world: &mut World, script: &Script) -> End {
             world.memory = Some(observed.memory);
             return End::Waits(decision.requeue, decision.row);
         }
-        if script.forced_away == Some(step) {
-            world.cluster.delete(world.now().wall);
-            world.cluster.force_finalizers_away();
-        }
+        script.force_away_before(step, world);
         let death = script.death.filter(|(at, _)| *at == step).map(|(_, death)| death);
         if death == Some(Death::Before) {
             return End::Died;
@@ -144,9 +156,7 @@ pub(crate) fn pass(world: &mut World, script: &Script) -> End {
             }
         };
         world.check();
-        if script.edited == Some(step) {
-            world.cluster.edit(|spec| spec.placement.get_or_insert_default().zone = Some("z7".to_owned()));
-        }
+        script.edit_during(step, world);
         match death {
             Some(Death::After) => return End::Died,
             Some(Death::Pass) => {

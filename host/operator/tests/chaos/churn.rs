@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use kube::api::ListParams;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -10,7 +9,7 @@ use crate::gate::Fates;
 use crate::operator::{Access, World};
 use crate::settings::{Settings, say};
 
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(2);
 /// Names that come again.
 const NAMES: u64 = 60;
 
@@ -65,8 +64,7 @@ async fn restarts(world: &World) {
 
 async fn drained(world: &World) {
     loop {
-        let left = world.proxies().list(&ListParams::default()).await.unwrap();
-        if left.items.is_empty() && world.cloud.machines().is_empty() && world.cloud.landing() == 0 {
+        if world.list().await.is_empty() && world.cloud.machines().is_empty() && world.cloud.landing() == 0 {
             return;
         }
         tokio::time::sleep(Duration::from_millis(200)).await;

@@ -72,24 +72,26 @@ impl World {
 
     /// Creates a Proxy; its uid, or the reason against it.
     pub(crate) async fn create(&self, name: &str, spec: Value) -> Result<String, kube::Error> {
-        let proxy = serde_json::from_value(json!({
+        let proxy: Proxy = serde_json::from_value(json!({
             "apiVersion": "crawl.example.com/v1alpha1", "kind": "Proxy",
             "metadata": {"name": name}, "spec": spec
         }))
         .unwrap();
-        let made: Proxy = self.proxies().create(&PostParams::default(), &proxy).await?;
+        let proxies = self.proxies();
+        let made: Proxy = insist(async || proxies.create(&PostParams::default(), &proxy).await).await?;
         Ok(made.metadata.uid.unwrap_or_default())
     }
 
     /// A merge patch by a user; an object that is not there is left so.
     pub(crate) async fn patch(&self, name: &str, patch: Value) {
-        let answer = self.proxies().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
-        not_found_is_fine(answer);
+        let (proxies, patch) = (self.proxies(), Patch::Merge(patch));
+        not_found_is_fine(insist(async || proxies.patch(name, &PatchParams::default(), &patch).await).await);
     }
 
     /// A delete by a user; an object that is not there is left so.
     pub(crate) async fn delete(&self, name: &str) {
-        not_found_is_fine(self.proxies().delete(name, &DeleteParams::default()).await);
+        let proxies = self.proxies();
+        not_found_is_fine(insist(async || proxies.delete(name, &DeleteParams::default()).await).await);
     }
 
     /// Creates or changes the Secret `boot`; without the label the operator does not see it.
@@ -100,14 +102,16 @@ impl World {
             "stringData": {"text": text}
         });
         let apply = PatchParams::apply("user").force();
-        self.secrets().patch("boot", &apply, &Patch::Apply(secret)).await.unwrap();
+        let (secrets, secret) = (self.secrets(), Patch::Apply(secret));
+        insist(async || secrets.patch("boot", &apply, &secret).await).await.unwrap();
     }
 
     /// Another writer adds its finalizer to an object that is not being deleted, or takes it away; nobody
     /// else's is touched.
     pub(crate) async fn finalizer(&self, name: &str, theirs: &str, there: bool) {
+        let proxies = self.proxies();
         loop {
-            let Some(proxy) = self.proxies().get_opt(name).await.unwrap() else { return };
+            let Some(proxy) = insist(async || proxies.get_opt(name).await).await.unwrap() else { return };
             let mut all = proxy.metadata.finalizers.clone().unwrap_or_default();
             let before = all.len();
             all.retain(|finalizer| finalizer != theirs);
@@ -119,23 +123,35 @@ impl World {
             }
             let version = proxy.metadata.resource_version;
             let patch = json!({"metadata": {"finalizers": all, "resourceVersion": version}});
-            match self.proxies().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {
+            let patch = Patch::Merge(patch);
+            match insist(async || proxies.patch(name, &PatchParams::default(), &patch).await).await {
                 Err(kube::Error::Api(status)) if status.code == 409 => {} // it changed meanwhile
                 answer => return not_found_is_fine(answer),
             }
         }
     }
 
-    /// All Proxies as they are, for the message of a failure.
+    /// All Proxies as they are.
+    pub(crate) async fn list(&self) -> Vec<Proxy> {
+        let proxies = self.proxies();
+        insist(async || proxies.list(&ListParams::default()).await).await.unwrap().items
+    }
+
+    /// The same for the message of a failure.
     pub(crate) async fn state(&self) -> Vec<Value> {
-        let all = self.proxies().list(&ListParams::default()).await.unwrap();
+        let all = self.list().await;
         let of = |proxy: &Proxy| json!({"metadata": &proxy.metadata, "status": &proxy.status});
         all.iter().map(of).collect()
     }
 
     /// Waits, for as long as it takes, until the object is as it should be.
     pub(crate) async fn until(&self, name: &str, holds: impl Fn(Option<&Proxy>) -> bool) -> Option<Proxy> {
-        await_condition(self.proxies(), name, |object: Option<&Proxy>| holds(object)).await.unwrap()
+        loop {
+            match await_condition(self.proxies(), name, |object: Option<&Proxy>| holds(object)).await {
+                Ok(found) => return found,
+                Err(_) => tokio::time::sleep(Duration::from_millis(300)).await,
+            }
+        }
     }
 
     /// Starts an operator process.
@@ -185,6 +201,24 @@ impl World {
     pub(crate) fn check_doubles(&self) -> Result<(), String> {
         let doubles = self.cloud.doubles();
         if doubles.is_empty() { Ok(()) } else { Err(format!("two machines: {doubles:?}")) }
+    }
+}
+
+/// Asks again while the API server says that it cannot now: the test's own requests are not under test, and
+/// the machine may be busy.
+async fn insist<T>(mut ask: impl AsyncFnMut() -> Result<T, kube::Error>) -> Result<T, kube::Error> {
+    let deadline = tokio::time::Instant::now() + Duration::from_mins(1);
+    loop {
+        let answer = ask().await;
+        let busy = match &answer {
+            Err(kube::Error::Api(status)) => status.code >= 500 || status.code == 429,
+            Err(_) => true,
+            Ok(_) => false,
+        };
+        if !busy || tokio::time::Instant::now() > deadline {
+            return answer;
+        }
+        tokio::time::sleep(Duration::from_millis(300)).await;
     }
 }
 

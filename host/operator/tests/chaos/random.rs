@@ -7,7 +7,6 @@ use egress_proxies_core::crd::Proxy;
 use egress_proxies_core::provider::InstanceState;
 use futures::StreamExt;
 use kube::ResourceExt;
-use kube::api::ListParams;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -19,7 +18,7 @@ use crate::quick::is_ready;
 use crate::schedule::{Event, NAMES, Schedule};
 use crate::settings::{Settings, log_if_asked, say};
 
-const AT_ONCE: usize = 40;
+const AT_ONCE: usize = 24;
 /// Calm takes 2 to 5 s on an idle machine.
 const PATIENCE: Duration = Duration::from_mins(2);
 const THEIRS: &str = "example.com/theirs";
@@ -164,7 +163,7 @@ async fn calm(world: &World) {
 
 /// One machine per living Proxy, named by its status; no other. Says what is missing.
 async fn settled(world: &World) -> Result<(), String> {
-    let proxies = world.proxies().list(&ListParams::default()).await.map_err(|error| error.to_string())?;
+    let proxies = world.list().await;
     let machines = world.cloud.machines();
     let mut named = BTreeSet::new();
     for proxy in &proxies {

@@ -138,8 +138,17 @@ impl ApiServer {
             metadata: ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() },
             ..Namespace::default()
         };
-        Api::all(client.clone()).create(&PostParams::default(), &namespace).await.unwrap();
-        name
+        let namespaces = Api::all(client.clone());
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            match namespaces.create(&PostParams::default(), &namespace).await {
+                Ok(_) => return name,
+                // The answer to an earlier try was lost.
+                Err(kube::Error::Api(status)) if status.code == 409 => return name,
+                Err(error) if tokio::time::Instant::now() > deadline => panic!("namespace {name}: {error}"),
+                Err(_) => tokio::time::sleep(Duration::from_millis(300)).await,
+            }
+        }
     }
 
     /// Waits until it serves everything.
