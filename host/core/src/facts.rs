@@ -60,6 +60,33 @@ pub struct ProxyFacts {
     pub probe: Option<ProbePlan>,
 }
 
+impl ProxyFacts {
+    /// Its machine is going, or the whole Proxy is.
+    pub fn is_leaving(&self) -> bool {
+        let leaving = match self.phase {
+            Phase::Deleting | Phase::Replacing => true,
+            Phase::Pending | Phase::Provisioning | Phase::Ready | Phase::Unhealthy | Phase::Failed => false,
+        };
+        leaving || self.deleting
+    }
+
+    /// It can't become ready without a change by a person.
+    pub fn has_failed(&self) -> bool {
+        self.phase == Phase::Failed
+    }
+
+    /// The machine that may be used now and in the near future, whatever its health: none while the Proxy is
+    /// being deleted or its machine replaced.
+    pub fn staying_machine(&self) -> Option<&Machine> {
+        self.machine.as_ref().filter(|_| !self.is_leaving())
+    }
+
+    /// Clients can be sent there, suspended or not.
+    pub fn serves(&self) -> bool {
+        self.staying_machine().is_some() && self.healthy == Some(true)
+    }
+}
+
 /// A machine that can be reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {

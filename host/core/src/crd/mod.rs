@@ -25,6 +25,10 @@ pub const SPEC_HASH_ANNOTATION: &str = "crawl.example.com/spec-hash";
 pub const PLANNED_ID_ANNOTATION: &str = "crawl.example.com/planned-id";
 /// Annotation: the scope that the create goes to, written together with the planned id.
 pub const PLANNED_SCOPE_ANNOTATION: &str = "crawl.example.com/planned-scope";
+/// Annotation by a person: a new value asks for a new machine, once.
+pub const REPLACE_ANNOTATION: &str = "crawl.example.com/replace";
+/// Annotation by a person, `true`: a Proxy whose provider is gone may be deleted without its machine.
+pub const ABANDON_ANNOTATION: &str = "crawl.example.com/abandon";
 /// Label that a cloud-init Secret must carry, with the value `true`.
 pub const CLOUD_INIT_LABEL: &str = "crawl.example.com/cloud-init";
 /// Label that a Secret with proxy credentials must carry, with the value `true`.

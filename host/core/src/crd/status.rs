@@ -92,6 +92,14 @@ pub struct ProxyStatus {
     #[schemars(length(max = 1024))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latch: Option<String>,
+    /// Value of the annotation `crawl.example.com/replace` that was taken up last.
+    #[schemars(length(max = 128))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replace_nonce: Option<String>,
+    /// Identity of the machine that goes because of that; absent once it is gone.
+    #[schemars(length(max = 512))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replacing: Option<String>,
     /// Generation that this status describes.
     #[schemars(range(min = 0))]
     #[serde(default, skip_serializing_if = "Option::is_none")]

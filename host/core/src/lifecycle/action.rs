@@ -7,7 +7,7 @@ use crate::crd::ProxyStatus;
 use crate::ids::InstanceId;
 use crate::provider::{CreateRequest, InstanceRef, Tags};
 
-use super::StatusIntent;
+use super::{Ask, StatusIntent};
 
 /// The answer of [`super::decide()`].
 #[derive(Debug, Clone)]
@@ -44,6 +44,8 @@ pub enum Action {
     Get(InstanceRef),
     /// Ask the provider for all machines with these tags.
     ListOwned(Tags),
+    /// Ask the ledger whether a machine may be taken away now. No I/O.
+    AskLeave(Ask),
     /// Make the machine. `key` goes back unchanged with the outcome.
     Create {
         /// Latch key.
@@ -61,6 +63,14 @@ pub enum Action {
     },
     /// Merge patch that removes our finalizer only, guarded by `resourceVersion`.
     RemoveFinalizer(MetadataPatch),
+    /// The same although the machine may still be there, because a person said so: told in a Warning Event
+    /// and in the log, with the id, before it is done. Its outcome is that of `RemoveFinalizer`.
+    Abandon {
+        /// The patch.
+        patch: MetadataPatch,
+        /// The machine that is left behind, as far as it is known.
+        machine: Option<InstanceId>,
+    },
 }
 
 /// Target metadata, complete: no reading of the old list is needed.

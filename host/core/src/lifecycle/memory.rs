@@ -44,6 +44,12 @@ pub struct Memory {
     pub vanished: u32,
     /// The last answer about the recorded machine.
     pub last_seen: Option<LastSeen>,
+    /// The recorded machine whose absence was counted: while its status goes on naming it, it counts once.
+    pub counted_absent: Option<InstanceId>,
+    /// The drain that the status shows.
+    pub drain: Option<DrainSeen>,
+    /// The latch key that validate-create allowed last, and when.
+    pub checked: Option<(String, Moment)>,
 }
 
 impl Memory {
@@ -132,6 +138,17 @@ pub struct DeleteSent {
     pub ask_after: Option<Duration>,
     /// The machine was deleted because it was of no use: it counts like one that vanished.
     pub useless: bool,
+}
+
+/// A machine whose leases run out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DrainSeen {
+    /// Which machine.
+    pub incarnation: String,
+    /// When this process saw it first.
+    pub at: Moment,
+    /// How long it had drained before.
+    pub before: Duration,
 }
 
 /// The last answer about a machine.

@@ -20,6 +20,7 @@
 
 mod action;
 mod backoff;
+mod disruption;
 mod facts;
 mod hash;
 mod memory;
@@ -36,9 +37,10 @@ mod tests;
 
 pub use action::{Action, Decision, MetadataPatch, Requeue};
 pub use decide::decide;
+pub use disruption::{Admission, Ask, Caps, Census, Ledger, Purpose, Refusal};
 pub use facts::{FactsInput, facts_of, probe_url};
 pub use hash::{SpecHash, latch_key, spec_hash};
-pub use memory::{Call, DeleteSent, LastSeen, Memory, NotBefore, Trouble, Unrecorded};
+pub use memory::{Call, DeleteSent, DrainSeen, LastSeen, Memory, NotBefore, Trouble, Unrecorded};
 pub use observed::{CloudInitView, ObjectFacts, Observed, ProviderFacts, ProviderView, Surroundings};
 pub use outcome::{Outcome, Written, absorb, sending};
 pub use pass::{ApiState, ListSeen, MachineSeen, Pass, Presence};

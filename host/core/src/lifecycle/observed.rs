@@ -6,14 +6,17 @@
 
 use std::time::Duration;
 
+use sha2::{Digest, Sha256};
+
 use crate::crd::{
-    FINALIZER, Mode, PLANNED_ID_ANNOTATION, PLANNED_SCOPE_ANNOTATION, Proxy, ProxySpec, ProxyStatus,
-    SPEC_HASH_ANNOTATION,
+    ABANDON_ANNOTATION, ConditionType, FINALIZER, Mode, PLANNED_ID_ANNOTATION, PLANNED_SCOPE_ANNOTATION,
+    Phase, Proxy, ProxySpec, ProxyStatus, REPLACE_ANNOTATION, SPEC_HASH_ANNOTATION,
 };
 use crate::facts::{Auth, Verdict};
 use crate::ids::{InstanceId, InvalidId, ProviderName, ProxyKey, ProxyUid};
 use crate::provider::{Lookup, ProviderInfo, Secret};
 
+use super::hash::hex;
 use super::{Memory, Pass};
 
 /// One Proxy, its surroundings, what this pass has learned, and what is remembered of it.
@@ -57,6 +60,10 @@ pub struct ObjectFacts {
     pub planned_id: Option<InstanceId>,
     /// Annotation [`PLANNED_SCOPE_ANNOTATION`].
     pub planned_scope: Option<String>,
+    /// Annotation [`REPLACE_ANNOTATION`], if it is not empty; one that is too long stands as its hash.
+    pub replace_nonce: Option<String>,
+    /// Annotation [`ABANDON_ANNOTATION`] is `true`.
+    pub abandon: bool,
     /// What the user asks for.
     pub spec: ProxySpec,
     /// What was reported last.
@@ -84,6 +91,8 @@ impl ObjectFacts {
             spec_hash: annotation(SPEC_HASH_ANNOTATION),
             planned_id: annotation(PLANNED_ID_ANNOTATION).and_then(|id| InstanceId::parse(id).ok()),
             planned_scope: annotation(PLANNED_SCOPE_ANNOTATION),
+            replace_nonce: annotation(REPLACE_ANNOTATION).and_then(|text| nonce(&text)),
+            abandon: annotation(ABANDON_ANNOTATION).as_deref() == Some("true"),
             spec: proxy.spec.clone(),
             status: proxy.status.clone().unwrap_or_default(),
         })
@@ -107,10 +116,40 @@ impl ObjectFacts {
         self.status.provider_id.as_deref().and_then(|id| InstanceId::parse(id).ok())
     }
 
+    /// The identity of the machine that the status shows while its leases run out.
+    pub fn draining(&self) -> Option<&str> {
+        let status = &self.status;
+        let drains = status.phase == Phase::Replacing && status.ip.is_some() && !self.deleting;
+        status.incarnation.as_deref().filter(|_| drains)
+    }
+
+    /// True if clients can be sent to the machine that the status names.
+    pub fn serves(&self) -> bool {
+        let healthy = self.status.conditions.iter().any(|condition| {
+            condition.type_ == ConditionType::Healthy.as_str() && condition.status == "True"
+        });
+        let leaving = match self.status.phase {
+            Phase::Replacing | Phase::Deleting => true,
+            Phase::Pending | Phase::Provisioning | Phase::Ready | Phase::Unhealthy | Phase::Failed => false,
+        };
+        healthy && !leaving && self.status.ip.is_some()
+    }
+
     /// The provider that the spec names, if the name is a valid one.
     pub fn provider(&self) -> Option<ProviderName> {
         self.spec.provider.as_deref().and_then(|name| ProviderName::parse(name).ok())
     }
+}
+
+/// Longest nonce that stands in the status as it is.
+const NONCE_BYTES: usize = 128;
+
+fn nonce(text: &str) -> Option<String> {
+    let text = text.trim();
+    if text.len() > NONCE_BYTES {
+        return Some(format!("sha256:{}", hex(&Sha256::digest(text))));
+    }
+    (!text.is_empty()).then(|| text.to_owned())
 }
 
 /// What the object refers to, looked up anew before each decision. No I/O is needed for any of it.
@@ -128,6 +167,8 @@ pub struct Surroundings {
     pub probe_configured: bool,
     /// What health says, of whatever machine.
     pub verdict: Option<Verdict>,
+    /// Live leases, as the pool counts them.
+    pub leases: u32,
 }
 
 /// What the registry says of a provider, without the provider itself.

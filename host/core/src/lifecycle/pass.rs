@@ -7,6 +7,8 @@ use crate::ids::InstanceId;
 use crate::provider::{CreatePlan, Failure, Instance};
 use crate::time::Moment;
 
+use super::{Admission, Ask};
+
 /// Facts of this pass.
 #[derive(Debug, Clone, Default)]
 pub struct Pass {
@@ -29,6 +31,8 @@ pub struct Pass {
     pub machines: BTreeMap<InstanceId, MachineSeen>,
     /// The owned listing. None = not asked.
     pub list: Option<ListSeen>,
+    /// Answers of the ledger.
+    pub answers: Vec<(Ask, Admission)>,
     /// Effects of this pass so far.
     pub steps: u32,
 }

@@ -1,7 +1,9 @@
 //! Durations and limits of the lifecycle. Four are flags of the operator: the polls while a machine is made,
-//! deleted, running, and after a lack of quota. The others are fixed.
+//! deleted, running, and after a lack of quota; so are the two caps per minute. The others are fixed.
 
 use std::time::Duration;
+
+use super::Caps;
 
 /// Durations and limits. `Default` has the documented values.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +36,13 @@ pub struct Policy {
     pub fresh_for: Duration,
     /// How long a running machine waits for its first verdict before the status says that it runs.
     pub verdict_wait: Duration,
+    /// A drain lasts at least this long if there is one: the pool must have heard of it before its count of
+    /// leases says anything.
+    pub drain_floor: Duration,
+    /// An answer of validate-create that allowed a request is good for this long.
+    pub checked_for: Duration,
+    /// How much may be taken away at once.
+    pub caps: Caps,
     /// Most effects of one pass; the rest is left to the next.
     pub most_steps: u32,
 }
@@ -55,6 +64,9 @@ impl Default for Policy {
             delete_repeat: Duration::from_mins(2),
             fresh_for: Duration::from_secs(10),
             verdict_wait: Duration::from_secs(3),
+            drain_floor: Duration::from_secs(3),
+            checked_for: Duration::from_mins(10),
+            caps: Caps::default(),
             most_steps: 64,
         }
     }

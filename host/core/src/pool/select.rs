@@ -11,7 +11,6 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 
 use super::{Cooldowns, Holds, Ledger, Target};
-use crate::crd::Phase;
 use crate::facts::{Auth, Fleet, Machine, ProxyFacts};
 use crate::ids::ProxyKey;
 use crate::time::Moment;
@@ -150,11 +149,7 @@ pub struct View<'a> {
 /// The machine that may be used now and in the near future, whatever its health: none while the Proxy is
 /// being deleted or its machine replaced.
 pub fn staying_machine(facts: &ProxyFacts) -> Option<&Machine> {
-    let leaving = match facts.phase {
-        Phase::Deleting | Phase::Replacing => true,
-        Phase::Pending | Phase::Provisioning | Phase::Ready | Phase::Unhealthy | Phase::Failed => false,
-    };
-    facts.machine.as_ref().filter(|_| !leaving && !facts.deleting)
+    facts.staying_machine()
 }
 
 impl View<'_> {

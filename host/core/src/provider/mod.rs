@@ -4,6 +4,7 @@
 //! state. Nothing here knows of WIT or wasmtime: policy sits on this side of the conversion.
 
 mod failure;
+mod replacement;
 mod secret;
 mod types;
 
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use failure::{Failure, FailureClass, HostFault, Reason};
+pub use replacement::{MaxUnavailable, Replacement};
 pub use secret::Secret;
 pub use types::{
     CreatePlan, CreateRequest, Credentials, Deletion, Endpoint, Instance, InstanceRef, InstanceState,
@@ -84,6 +86,8 @@ pub struct ProviderSettings {
     pub attributes: BTreeMap<String, String>,
     /// New machines are refused; get, delete and list go on.
     pub delete_only: bool,
+    /// How its machines are replaced.
+    pub replacement: Replacement,
 }
 
 /// What the registry says of a provider name.

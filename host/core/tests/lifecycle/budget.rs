@@ -161,3 +161,41 @@ fn a_machine_whose_object_is_forced_away_during_the_create_is_deleted_in_the_sam
     world.advance(Duration::from_secs(20));
     world.check_nothing_left();
 }
+
+#[test]
+fn another_machine_in_place_of_one_that_serves_takes_five_writes() {
+    let spec: fn(&mut World) = |world| {
+        world.cluster.edit(|spec| spec.port = Some(8080));
+    };
+    let person: fn(&mut World) = |world| world.cluster.annotate("crawl.example.com/replace", Some("1"));
+    for change in [spec, person] {
+        let mut world = World::new(true);
+        world.calm(Duration::from_mins(2));
+        let writes = world.cluster.writes;
+        change(&mut world);
+        world.calm(Duration::from_mins(2));
+        assert_eq!(phase(&world), Phase::Ready, "{}", world.story());
+        assert_eq!((world.cluster.writes - writes, world.cloud.creates), (5, 2), "{}", world.story());
+        world.assert_settled();
+    }
+}
+
+#[test]
+fn a_lease_holds_a_replacement_back_until_it_ends_or_the_drain_is_over() {
+    for given_back in [true, false] {
+        let mut world = World::new(true);
+        world.calm(Duration::from_mins(2));
+        world.leases = 1;
+        world.cluster.edit(|spec| spec.port = Some(8080));
+        world.calm(Duration::from_mins(4));
+        assert_eq!((phase(&world), world.cloud.creates), (Phase::Replacing, 1), "{}", world.story());
+        assert_eq!(world.cloud.live().len(), 1, "it lives while it drains");
+        if given_back {
+            world.leases = 0;
+            world.calm(Duration::from_secs(40));
+        } else {
+            world.calm(Duration::from_secs(100));
+        }
+        assert_eq!((phase(&world), world.cloud.creates), (Phase::Ready, 2), "{}", world.story());
+    }
+}

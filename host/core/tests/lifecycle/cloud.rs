@@ -50,6 +50,7 @@ struct Machine {
     state: InstanceState,
     gone_at: Option<Duration>,
     tags: Tags,
+    size: u64,
     /// Somebody else's.
     foreign: bool,
 }
@@ -140,6 +141,7 @@ impl Cloud {
                     state: InstanceState::Provisioning,
                     gone_at: None,
                     tags: request.tags.clone(),
+                    size: request.parameters.get("size").and_then(serde_json::Value::as_u64).unwrap_or(1),
                     foreign: false,
                 };
                 self.machines.insert(id, machine);
@@ -294,6 +296,12 @@ impl Cloud {
         Ok(Listing { items, unreachable: Vec::new() })
     }
 
+    /// The size that a machine was made with; none if it is no more.
+    pub(crate) fn size_of(&self, incarnation: &str) -> Option<u64> {
+        let mut all = self.machines.values();
+        all.find(|machine| machine.incarnation.to_string() == incarnation).map(|machine| machine.size)
+    }
+
     /// Machines that run or are coming up.
     pub(crate) fn live(&self) -> Vec<InstanceId> {
         let lives = |machine: &Machine| !machine.foreign && machine.state != InstanceState::Deleting;
@@ -321,6 +329,7 @@ impl Cloud {
             state: InstanceState::Running,
             gone_at: None,
             tags: Tags::from([tag("uid", "somebody-else"), tag("cluster", "cluster-a")]),
+            size: 1,
             foreign: true,
         };
         self.machines.insert(InstanceId::parse(id).unwrap(), machine);

@@ -38,11 +38,11 @@ pub(crate) fn spec() -> ProxySpec {
 }
 
 impl Cluster {
-    /// One Proxy, just applied.
-    pub(crate) fn new() -> Self {
+    /// One Proxy of this uid, just applied.
+    pub(crate) fn new(uid: &str) -> Self {
         let mut proxy = Proxy::new("p", spec());
         proxy.metadata.namespace = Some("crawl".to_owned());
-        proxy.metadata.uid = Some("11111111-2222-3333-4444-555555555555".to_owned());
+        proxy.metadata.uid = Some(uid.to_owned());
         proxy.metadata.generation = Some(1);
         let mut cluster = Self { object: None, version: 0, history: Vec::new(), writes: 0 };
         cluster.store(proxy);
@@ -132,6 +132,18 @@ impl Cluster {
                 proxy.metadata.generation = proxy.metadata.generation.map(|generation| generation + 1);
                 self.store(proxy);
             }
+        }
+    }
+
+    /// A user sets an annotation, or takes it away.
+    pub(crate) fn annotate(&mut self, name: &str, value: Option<&str>) {
+        if let Some(mut proxy) = self.object.clone() {
+            let annotations = proxy.metadata.annotations.get_or_insert_default();
+            match value {
+                Some(value) => annotations.insert(name.to_owned(), value.to_owned()),
+                None => annotations.remove(name),
+            };
+            self.store(proxy);
         }
     }
 

@@ -10,7 +10,7 @@ use super::world::World;
 /// A way through the lifecycle that starts from a world at rest.
 type Way = (&'static str, fn(&mut World));
 
-const WAYS: [Way; 6] = [
+const WAYS: [Way; 8] = [
     ("first create", |_| {}),
     ("another zone", |world| {
         world.calm(Duration::from_mins(1));
@@ -21,6 +21,17 @@ const WAYS: [Way; 6] = [
         world.cluster.edit(|spec| {
             spec.parameters.get_or_insert_default().insert("size".to_owned(), 2.into());
         });
+    }),
+    ("another parameter, with a lease", |world| {
+        world.calm(Duration::from_mins(1));
+        world.leases = 1;
+        world.cluster.edit(|spec| {
+            spec.parameters.get_or_insert_default().insert("size".to_owned(), 2.into());
+        });
+    }),
+    ("asked for by a person", |world| {
+        world.calm(Duration::from_mins(1));
+        world.cluster.annotate("crawl.example.com/replace", Some("1"));
     }),
     ("vanished", |world| {
         world.calm(Duration::from_mins(1));
@@ -71,6 +82,32 @@ fn a_death_at_any_effect_changes_nothing_in_the_end() {
         }
     }
     assert!(deaths > 100, "only {deaths} deaths: the ways are shorter than thought");
+}
+
+#[test]
+fn a_person_gets_exactly_one_new_machine_whenever_the_operator_dies() {
+    let mut deaths = 0;
+    for plans_ids in [true, false] {
+        for death in [Death::Before, Death::After, Death::Pass] {
+            for effect in 0..12 {
+                for fate in [Fate::Fine, Fate::AnswerLost, Fate::Late] {
+                    let mut world = World::new(plans_ids);
+                    world.calm(Duration::from_mins(1));
+                    world.cluster.annotate("crawl.example.com/replace", Some("1"));
+                    let fates = vec![Fate::Fine, fate, Fate::Fine];
+                    let script = Script { death: Some((effect, death)), fates, ..Script::default() };
+                    deaths += u32::from(run(&mut world, &script, 12));
+                    world.assert_settled();
+                    assert_eq!(world.creates(), 2, "{death:?} {effect} {fate:?}\n{}", world.story());
+                    // The same value asks for no further one, another value does.
+                    world.cluster.annotate("crawl.example.com/replace", Some("2"));
+                    world.assert_settled();
+                    assert_eq!(world.creates(), 3, "{}", world.story());
+                }
+            }
+        }
+    }
+    assert!(deaths > 50, "only {deaths} deaths");
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod budget;
 mod cloud;
 mod cluster;
 mod crashes;
+mod fleet;
 mod operator;
 mod promises;
 mod random;

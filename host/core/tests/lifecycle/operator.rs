@@ -8,7 +8,7 @@ use egress_proxies_core::lifecycle::{
     Action, CloudInitView, Memory, Observed, Outcome, Policy, ProviderFacts, ProviderView, Requeue,
     Surroundings, Written, absorb, decide, sending, spec_hash, spec_tag_of,
 };
-use egress_proxies_core::provider::{InstanceRef, ProviderInfo, ProviderSettings};
+use egress_proxies_core::provider::{Instance, InstanceRef, Observation, ProviderInfo, ProviderSettings};
 
 use super::cloud::{Fate, LIST_LAG, LONGEST_CALL};
 use super::world::World;
@@ -106,6 +106,7 @@ fn surroundings(world: &World) -> Surroundings {
         auth: if world.unreadable { Auth::Missing(why()) } else { Auth::None },
         probe_configured: true,
         verdict: world.verdict.clone(),
+        leases: world.leases,
     }
 }
 
@@ -132,6 +133,7 @@ pub(crate) fn pass(world: &mut World, script: &Script) -> End {
         script.force_away_before(step, world);
         let death = script.death.filter(|(at, _)| *at == step).map(|(_, death)| death);
         if death == Some(Death::Before) {
+            world.lose_ledger();
             return End::Died;
         }
         sending(&mut observed, &decision.action);
@@ -141,9 +143,14 @@ pub(crate) fn pass(world: &mut World, script: &Script) -> End {
             Action::LookAgain
             | Action::PatchMetadata(_)
             | Action::WriteStatus(_)
-            | Action::RemoveFinalizer(_) => {
+            | Action::RemoveFinalizer(_)
+            | Action::Abandon { .. } => {
                 api_calls += 1;
                 api_effect(world, &observed, decision.action, fate_at(&script.api, api_calls - 1))
+            }
+            Action::AskLeave(ask) => {
+                let admission = world.ask(&ask);
+                Outcome::Asked { ask, admission }
             }
             Action::ValidateCreate { .. }
             | Action::Get(_)
@@ -158,7 +165,10 @@ pub(crate) fn pass(world: &mut World, script: &Script) -> End {
         world.check();
         script.edit_during(step, world);
         match death {
-            Some(Death::After) => return End::Died,
+            Some(Death::After) => {
+                world.lose_ledger();
+                return End::Died;
+            }
             Some(Death::Pass) => {
                 world.memory = Some(before);
                 return End::Died;
@@ -189,6 +199,11 @@ fn api_effect(world: &mut World, observed: &Observed, action: Action, fate: Fate
         Action::PatchMetadata(patch) => {
             Outcome::MetadataPatched(carry(&mut |world| world.cluster.patch_metadata(&patch)))
         }
+        Action::Abandon { patch, .. } => Outcome::FinalizerRemoved(carry(&mut |world| {
+            assert!(world.registry != Registry::Ready, "abandoned although it can be deleted");
+            world.abandoned = true;
+            world.cluster.patch_metadata(&patch)
+        })),
         Action::RemoveFinalizer(patch) => Outcome::FinalizerRemoved(carry(&mut |world| {
             let answer = world.cluster.patch_metadata(&patch);
             if world.cluster.live().is_none() {
@@ -205,6 +220,7 @@ fn api_effect(world: &mut World, observed: &Observed, action: Action, fate: Fate
             Outcome::StatusWritten { asked, result }
         }
         Action::Wait
+        | Action::AskLeave(_)
         | Action::ValidateCreate { .. }
         | Action::Get(_)
         | Action::ListOwned(_)
@@ -220,10 +236,19 @@ fn provider_effect(world: &mut World, action: Action, fate: Fate) -> Outcome {
             Outcome::Validated { key, result: world.cloud.validate(&request) }
         }
         Action::Get(target) => {
-            let result = world.cloud.get(&target, fate);
+            let mut result = world.cloud.get(&target, fate);
+            if let Ok(Observation::Found(instance)) = &mut result {
+                blinded(world, instance);
+            }
             Outcome::Got { target, result }
         }
-        Action::ListOwned(owner) => Outcome::Listed(world.cloud.list(&owner, fate, now)),
+        Action::ListOwned(owner) => {
+            let mut result = world.cloud.list(&owner, fate, now);
+            for instance in result.iter_mut().flat_map(|listing| &mut listing.items) {
+                blinded(world, instance);
+            }
+            Outcome::Listed(result)
+        }
         Action::Create { key, request } => {
             Outcome::Created { key, result: world.cloud.create(&request, fate, now) }
         }
@@ -233,10 +258,20 @@ fn provider_effect(world: &mut World, action: Action, fate: Fate) -> Outcome {
             Outcome::Deleted { target, result }
         }
         Action::Wait
+        | Action::AskLeave(_)
+        | Action::Abandon { .. }
         | Action::LookAgain
         | Action::PatchMetadata(_)
         | Action::WriteStatus(_)
         | Action::RemoveFinalizer(_) => unreachable!(),
+    }
+}
+
+/// What the provider says of a machine while it sees wrongly.
+fn blinded(world: &World, instance: &mut Instance) {
+    if let Some(state) = &world.blind {
+        instance.state = state.clone();
+        instance.endpoints.clear();
     }
 }
 

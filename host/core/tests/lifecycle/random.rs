@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use egress_proxies_core::crd::{ABANDON_ANNOTATION, REPLACE_ANNOTATION};
 use proptest::prelude::*;
 
 use super::cloud::Fate;
@@ -23,6 +24,9 @@ enum Event {
     Scope,
     Unreadable(bool),
     Probe,
+    Lease(u32),
+    Replace(Option<u8>),
+    Abandon(bool),
 }
 
 fn fate() -> impl Strategy<Value = Fate> {
@@ -81,6 +85,9 @@ fn event() -> impl Strategy<Value = Event> {
         1 => Just(Event::Scope),
         1 => any::<bool>().prop_map(Event::Unreadable),
         2 => Just(Event::Probe),
+        2 => (0..3_u32).prop_map(Event::Lease),
+        2 => prop::option::of(0..3_u8).prop_map(Event::Replace),
+        1 => any::<bool>().prop_map(Event::Abandon),
     ]
 }
 
@@ -105,12 +112,19 @@ fn happen(world: &mut World, event: &Event) {
         Event::Stop => world.cloud.stop(),
         Event::Restart => {
             world.memory = None;
+            world.lose_ledger();
             world.verdict = None;
         }
         Event::Provider(registry) => world.registry = *registry,
         Event::Scope => world.switch_scope(),
         Event::Unreadable(unreadable) => world.unreadable = *unreadable,
         Event::Probe => world.probe(),
+        Event::Lease(leases) => world.leases = *leases,
+        Event::Replace(nonce) => {
+            let nonce = nonce.map(|nonce| nonce.to_string());
+            world.cluster.annotate(REPLACE_ANNOTATION, nonce.as_deref());
+        }
+        Event::Abandon(yes) => world.cluster.annotate(ABANDON_ANNOTATION, yes.then_some("true")),
     }
 }
 

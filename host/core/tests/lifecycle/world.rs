@@ -1,10 +1,18 @@
 //! The simulated world and its clock, what must hold at all times, and what must hold in calm.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use egress_proxies_core::crd::Phase;
-use egress_proxies_core::facts::{Auth, Verdict};
-use egress_proxies_core::lifecycle::{FactsInput, Memory, ObjectFacts, Requeue, facts_of};
+use egress_proxies_core::facts::{Auth, Fleet, ProxyFacts, Verdict};
+use egress_proxies_core::ids::ProxyUid;
+use egress_proxies_core::lifecycle::{
+    Admission, Ask, Caps, Census, FactsInput, Ledger, Memory, ObjectFacts, Requeue, facts_of,
+};
+use egress_proxies_core::provider::InstanceState;
 use egress_proxies_core::time::{Moment, Now};
 
 use super::cloud::Cloud;
@@ -23,6 +31,17 @@ pub(crate) struct World {
     pub(crate) memory: Option<Memory>,
     pub(crate) registry: Registry,
     pub(crate) verdict: Option<Verdict>,
+    /// The ledger and the fleet that it is asked about.
+    shared: Rc<RefCell<Shared>>,
+    in_fleet: bool,
+    /// No probe succeeds through machines of this size.
+    pub(crate) sick_from: Option<u64>,
+    /// What the provider says of the state of every machine, wrongly.
+    pub(crate) blind: Option<InstanceState>,
+    /// Live leases on the machine.
+    pub(crate) leases: u32,
+    /// The object was let go without its machine, because a person said so.
+    pub(crate) abandoned: bool,
     /// The Secrets that the Proxy refers to can't be read.
     pub(crate) unreadable: bool,
     /// Rows of all decisions so far, for the message of a failure.
@@ -30,6 +49,16 @@ pub(crate) struct World {
     clock: Duration,
     seeds: u64,
 }
+
+/// What the Proxies of one operator share.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    /// Lost when the operator dies.
+    pub(crate) ledger: Option<Ledger>,
+    fleet: BTreeMap<ProxyUid, Arc<ProxyFacts>>,
+}
+
+const UID: &str = "11111111-2222-3333-4444-555555555555";
 
 /// The two accounts.
 const SCOPES: [&str; 2] = ["projects/p", "projects/q"];
@@ -40,18 +69,94 @@ impl World {
         let mut cloud = Cloud::new(plans_ids);
         cloud.plant("zones/z0/px-another");
         Self {
-            cluster: Cluster::new(),
+            cluster: Cluster::new(UID),
             elsewhere: cloud.clone(),
             cloud,
             scope: SCOPES[0],
             memory: None,
             registry: Registry::Ready,
             verdict: None,
+            shared: Rc::default(),
+            in_fleet: false,
+            sick_from: None,
+            blind: None,
+            leases: 0,
+            abandoned: false,
             unreadable: false,
             rows: Vec::new(),
             clock: Duration::from_secs(1000),
             seeds: 0,
         }
+    }
+
+    /// The Proxy as health and pool see it.
+    pub(crate) fn facts(&self) -> Option<ProxyFacts> {
+        let input = FactsInput {
+            auth: Auth::None,
+            provider: None,
+            default_probe_url: Some("http://probe/"),
+            ca_pem: None,
+            running: self.memory.as_ref().and_then(Memory::running_machine),
+        };
+        self.cluster.live().map(|proxy| facts_of(proxy, input).unwrap())
+    }
+
+    /// One of many Proxies, each with a cloud of its own.
+    pub(crate) fn of_fleet(number: usize, shared: &Rc<RefCell<Shared>>) -> Self {
+        let mut world = Self::new(true);
+        world.cluster = Cluster::new(&format!("11111111-2222-3333-4444-{number:012}"));
+        world.shared = Rc::clone(shared);
+        world.in_fleet = true;
+        world.seeds = u64::try_from(number).unwrap() * 1000;
+        world
+    }
+
+    /// Asks the ledger. It sees the others as they were published last.
+    pub(crate) fn ask(&mut self, ask: &Ask) -> Admission {
+        if !self.in_fleet {
+            self.publish();
+        }
+        let now = self.now().mono;
+        let Shared { ledger, fleet } = &mut *self.shared.borrow_mut();
+        let fleet = Fleet { ready: true, proxies: Arc::new(fleet.clone()) };
+        let census = Census::of(&fleet).remove(&ask.provider).unwrap_or_default();
+        ledger.get_or_insert_with(|| Ledger::new(Caps::default(), now)).ask(ask, &census, now)
+    }
+
+    fn publish(&self) {
+        let mut shared = self.shared.borrow_mut();
+        if let Some(facts) = self.facts() {
+            shared.fleet.insert(facts.uid.clone(), Arc::new(facts));
+        } else if !self.in_fleet {
+            shared.fleet.clear();
+        }
+    }
+
+    /// The operator died.
+    pub(crate) fn lose_ledger(&mut self) {
+        self.shared.borrow_mut().ledger = None;
+    }
+
+    /// Time since the start of the operator's clock.
+    pub(crate) fn clock(&self) -> Duration {
+        self.clock
+    }
+
+    /// What happens at this time: a pass if one is due, and a probe. Says when the next pass is due.
+    pub(crate) fn step(&mut self, due: &mut Duration) {
+        if self.clock >= *due {
+            *due = match pass(self, &Script::default()) {
+                End::Waits(Requeue::After(wait), _) => self.clock + wait,
+                End::Waits(Requeue::OnChange | Requeue::Done, _) | End::NoObject => Duration::MAX,
+                End::Died => unreachable!(),
+            };
+        }
+        let verdict = self.verdict.clone();
+        self.probe();
+        if self.verdict != verdict {
+            *due = self.clock;
+        }
+        self.publish();
     }
 
     /// Each memory has a seed of its own.
@@ -119,23 +224,19 @@ impl World {
 
     /// Health probes what the facts name, and finds it well.
     pub(crate) fn probe(&mut self) {
-        let Some(proxy) = self.cluster.live() else { return };
-        let input = FactsInput {
-            auth: Auth::None,
-            provider: None,
-            default_probe_url: Some("http://probe/"),
-            ca_pem: None,
-            running: self.memory.as_ref().and_then(Memory::running_machine),
-        };
-        let facts = facts_of(proxy, input).unwrap();
+        let Some(facts) = self.facts() else { return };
         let known = self.verdict.as_ref().map(|verdict| &verdict.machine);
-        if let Some(machine) = facts.machine.filter(|machine| known != Some(machine)) {
+        let Some(machine) = facts.machine else { return };
+        let size = self.cloud.size_of(machine.incarnation.as_str());
+        let healthy = !self.in_fleet || size.is_some_and(|size| Some(size) != self.sick_from);
+        let is_news = self.verdict.as_ref().is_none_or(|verdict| verdict.healthy != healthy);
+        if known != Some(&machine) || is_news {
             self.verdict = Some(Verdict {
                 machine,
-                healthy: true,
-                reason: "ProbeSucceeded",
-                message: "the probe got status 200".to_owned(),
-                latency: Some(Duration::from_millis(30)),
+                healthy,
+                reason: if healthy { "ProbeSucceeded" } else { "Refused" },
+                message: "as the probe said".to_owned(),
+                latency: healthy.then(|| Duration::from_millis(30)),
                 probed_at: self.now().wall,
             });
         }
@@ -170,7 +271,9 @@ impl World {
     pub(crate) fn assert_settled(&mut self) {
         self.calm(Duration::from_hours(1));
         let Some(proxy) = self.cluster.live() else {
-            self.check_nothing_left();
+            if !self.abandoned {
+                self.check_nothing_left();
+            }
             return;
         };
         let status = proxy.status.clone().unwrap_or_default();

@@ -181,6 +181,7 @@ fn lifecycle_setup(
         providers: providers.host(),
         provider_changes: providers.changed(),
         verdicts: channels.verdicts.subscribe(),
+        leases: channels.leases.subscribe(),
         fleet: channels.fleet,
         clock: Arc::clone(clock),
         policy: settings.policy(),

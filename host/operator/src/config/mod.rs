@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use egress_proxies_core::gc;
-use egress_proxies_core::lifecycle::Policy;
+use egress_proxies_core::lifecycle::{Caps, Policy};
 use egress_proxies_core::provider::Secret;
 
 pub use self::values::Interval;
@@ -58,6 +58,9 @@ pub struct Settings {
     /// Machines that nobody needs any more.
     #[command(flatten)]
     pub gc: Gc,
+    /// How much may be taken away at once.
+    #[command(flatten)]
+    pub caps: RateCaps,
     /// How long a report of `rate_limited` or `banned` keeps a proxy from its target.
     #[arg(long, env = "COOLDOWN", default_value = "15m", value_parser = duration, value_name = "DURATION")]
     pub cooldown: Duration,
@@ -169,6 +172,17 @@ pub struct Gc {
     pub gc_allow_namespaced: bool,
 }
 
+/// How much may be taken away at once.
+#[derive(Debug, Clone, Args)]
+pub struct RateCaps {
+    /// Machines of one provider that may be replaced, or made anew after they failed, in a minute.
+    #[arg(long, env = "MAX_REPLACEMENTS_PER_MINUTE", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=10_000), value_name = "COUNT")]
+    pub max_replacements_per_minute: u32,
+    /// Machines of one provider that may be deleted in a minute because their Proxies were deleted.
+    #[arg(long, env = "MAX_DELETIONS_PER_MINUTE", default_value_t = 900, value_parser = clap::value_parser!(u32).range(1..=100_000), value_name = "COUNT")]
+    pub max_deletions_per_minute: u32,
+}
+
 /// Form of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
@@ -192,6 +206,11 @@ impl Settings {
             deletion_poll: self.polls.deletion_poll,
             drift_poll: self.polls.drift_poll,
             quota_poll: self.polls.quota_poll,
+            caps: Caps {
+                replacements_per_minute: self.caps.max_replacements_per_minute,
+                deletions_per_minute: self.caps.max_deletions_per_minute,
+                ..Caps::default()
+            },
             ..Policy::default()
         }
     }

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use egress_proxies_core::crd::{Phase, Proxy, ProxyStatus};
+use egress_proxies_core::crd::{ConditionType, Phase, Proxy, ProxyStatus};
 use egress_proxies_core::lifecycle::ObjectFacts;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
@@ -128,11 +128,25 @@ fn reference_to(object: &ObjectFacts) -> ObjectReference {
     }
 }
 
+/// A Proxy goes without its machine.
+pub(crate) fn abandoned(object: &ObjectFacts, machine: &str) -> News {
+    let provider = object.spec.provider.as_deref().unwrap_or_default();
+    News {
+        kind: Kind::Warning,
+        reason: "Abandoned".to_owned(),
+        action: "Delete",
+        note: format!(
+            "the annotation crawl.example.com/abandon lets this Proxy go while provider {provider} is not \
+             available: machine {machine} was not deleted, remove it yourself"
+        ),
+    }
+}
+
 /// The news that a status write is worth: a new phase or a new reason, in the words of the condition that
 /// explains it. On the way to Ready these are two.
 pub(crate) fn news_of(before: &ProxyStatus, after: &ProxyStatus) -> Option<News> {
     if before.phase == after.phase && before.reason == after.reason {
-        return None;
+        return news_beside(before, after);
     }
     let explains = |reason: &str| after.conditions.iter().find(|condition| condition.reason == reason);
     let condition = after.reason.as_deref().and_then(explains).or_else(|| after.conditions.first());
@@ -149,12 +163,26 @@ pub(crate) fn news_of(before: &ProxyStatus, after: &ProxyStatus) -> Option<News>
     Some(News { kind, reason, action, note })
 }
 
+/// What changed about the machine of a Proxy that goes on as it was.
+fn news_beside(before: &ProxyStatus, after: &ProxyStatus) -> Option<News> {
+    let provisioned = |status: &ProxyStatus| {
+        let name = ConditionType::Provisioned.as_str();
+        status.conditions.iter().find(|condition| condition.type_ == name).cloned()
+    };
+    let (old, new) = (provisioned(before)?, provisioned(after)?);
+    (old.reason != new.reason).then(|| News {
+        kind: kind_of(&new.reason),
+        reason: new.reason,
+        action: "Provision",
+        note: new.message,
+    })
+}
+
 /// Reasons of ordinary progress; any other deserves a look.
 fn kind_of(reason: &str) -> Kind {
     match reason {
-        "Creating" | "Provisioning" | "Created" | "ExternalEndpoint" | "Replacing" | "Deleting" => {
-            Kind::Normal
-        }
+        "Creating" | "Provisioning" | "Created" | "ExternalEndpoint" | "Draining" | "Replacing"
+        | "Deleting" | "ReplacementPending" => Kind::Normal,
         _ => Kind::Warning,
     }
 }

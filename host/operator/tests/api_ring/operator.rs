@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use egress_proxies_core::crd::{ConditionType, Proxy};
-use egress_proxies_core::facts::{Fleet, Verdicts};
+use egress_proxies_core::facts::{Fleet, LeaseCounts, Verdicts};
 use egress_proxies_core::lifecycle::Policy;
 use egress_proxies_operator::clock::SystemClock;
 use egress_proxies_operator::kubernetes_client;
@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cloud::Cloud;
 use crate::provider::{Configured, Shelf};
-use crate::quick::judge_all_healthy;
+use crate::quick::judge;
 pub(crate) use crate::quick::{is_ready, quick};
 pub(crate) use crate::spy::Crash;
 use crate::spy::{Spy, SpyLayer};
@@ -157,12 +157,14 @@ impl Bench {
         let metrics = Arc::new(Counted::default());
         let (fleet, seen) = watch::channel(Fleet::default());
         let (verdicts, judged) = watch::channel(Verdicts::default());
+        let (leases, counted) = watch::channel(LeaseCounts::default());
         let setup = LifecycleSetup {
             client,
             namespaces: Namespaces::Only(vec![self.namespace.clone()]),
             providers: Arc::new(Configured::new(Arc::clone(&self.shelf), Arc::clone(&self.cloud), crash)),
             provider_changes: self.shelf.changes(),
             verdicts: judged,
+            leases: counted,
             fleet,
             clock: SystemClock::start(),
             policy,
@@ -176,8 +178,9 @@ impl Bench {
         let mut tasks = JoinSet::new();
         let run = lifecycle::run(setup, cancel.clone());
         tasks.spawn(async move { run.await.unwrap() });
-        tasks.spawn(judge_all_healthy(seen.clone(), verdicts));
-        Operator { spy, metrics, fleet: seen, cancel, tasks }
+        let cloud = Arc::clone(&self.cloud);
+        tasks.spawn(judge(seen.clone(), verdicts, move |machine| cloud.is_sick(machine)));
+        Operator { spy, metrics, fleet: seen, leases, cancel, tasks }
     }
 }
 
@@ -191,6 +194,8 @@ pub(crate) struct Operator {
     pub(crate) spy: Arc<Spy>,
     pub(crate) metrics: Arc<Counted>,
     pub(crate) fleet: watch::Receiver<Fleet>,
+    /// What the pool would say.
+    pub(crate) leases: watch::Sender<LeaseCounts>,
     cancel: CancellationToken,
     tasks: JoinSet<()>,
 }

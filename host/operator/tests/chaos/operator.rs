@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use egress_proxies_core::crd::Proxy;
-use egress_proxies_core::facts::{Fleet, Verdicts};
+use egress_proxies_core::facts::{Fleet, LeaseCounts, Verdicts};
 use egress_proxies_operator::clock::SystemClock;
 use egress_proxies_operator::kubernetes_client;
 use egress_proxies_operator::leadership::Leadership;
@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::cloud::Cloud;
 use crate::gate::{Fates, Process};
 use crate::provider::{Configured, Shelf};
-use crate::quick::{judge_all_healthy, quick};
+use crate::quick::{judge, quick};
 use crate::support::api_server::ApiServer;
 use crate::wire::WireLayer;
 
@@ -173,6 +173,7 @@ impl World {
             providers: Arc::new(providers),
             provider_changes: self.shelf.changes(),
             verdicts: judged,
+            leases: watch::channel(LeaseCounts::default()).1,
             fleet,
             clock: SystemClock::start(),
             policy: quick(),
@@ -185,7 +186,7 @@ impl World {
         let mut tasks = JoinSet::new();
         let run = lifecycle::run(setup, CancellationToken::new());
         tasks.spawn(async move { run.await.unwrap() });
-        tasks.spawn(judge_all_healthy(seen, verdicts));
+        tasks.spawn(judge(seen, verdicts, |_| false));
         Operator { process, tasks }
     }
 

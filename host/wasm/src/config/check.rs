@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use egress_proxies_core::provider::ProviderSettings;
+use egress_proxies_core::provider::{MaxUnavailable, ProviderSettings, Replacement};
 use ipnet::IpNet;
 use serde_json::{Map, Value};
 
@@ -12,8 +12,7 @@ use super::file::{
     NumberOrText, RawEgress, RawKubernetes, RawLimits, RawProvider, RawReplacement, RawSource,
 };
 use super::{
-    EgressAuth, EgressRule, EntryFault, KubernetesGrant, KubernetesResource, Limits, MaxUnavailable,
-    ProviderConfig, Replacement, Source,
+    EgressAuth, EgressRule, EntryFault, KubernetesGrant, KubernetesResource, Limits, ProviderConfig, Source,
 };
 use crate::gate::{METHODS, address, target};
 
@@ -36,7 +35,8 @@ pub(super) fn settings(raw: &RawProvider) -> Result<ProviderSettings, EntryFault
         Some("deleteOnly") => true,
         Some(other) => return fault(format!("mode {other:?} is not known; leave it out or use deleteOnly")),
     };
-    Ok(ProviderSettings { probe_url, attributes: raw.attributes.clone(), delete_only })
+    let replacement = raw.replacement.as_ref().map(replacement).transpose()?.unwrap_or_default();
+    Ok(ProviderSettings { probe_url, attributes: raw.attributes.clone(), delete_only, replacement })
 }
 
 pub(super) fn entry(raw: RawProvider, folder: &Path) -> Result<ProviderConfig, EntryFault> {
@@ -51,7 +51,6 @@ pub(super) fn entry(raw: RawProvider, folder: &Path) -> Result<ProviderConfig, E
         egress: egress.collect::<Result<_, _>>()?,
         address_cidrs: cidrs("addressCidrs", &raw.address_cidrs)?,
         limits: raw.limits.map_or_else(|| Ok(Limits::default()), |raw| limits(&raw))?,
-        replacement: raw.replacement.map_or_else(|| Ok(Replacement::default()), |raw| replacement(&raw))?,
         settings,
     })
 }

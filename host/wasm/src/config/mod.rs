@@ -13,7 +13,6 @@ mod tests;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use egress_proxies_core::ids::ProviderName;
 use egress_proxies_core::provider::ProviderSettings;
@@ -82,8 +81,6 @@ pub struct ProviderConfig {
     pub address_cidrs: Vec<IpNet>,
     /// Bounds of its calls.
     pub limits: Limits,
-    /// How its machines are replaced.
-    pub replacement: Replacement,
     /// What the operator uses without asking the guest.
     pub settings: ProviderSettings,
 }
@@ -223,32 +220,6 @@ impl Default for Limits {
     fn default() -> Self {
         Self { memory_mib: 128, cpu_ms: 5_000, concurrency: 8 }
     }
-}
-
-/// How machines are replaced when what they are made from changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Replacement {
-    /// How many may be away at once.
-    pub max_unavailable: MaxUnavailable,
-    /// How long leases may hold a replacement back.
-    pub drain: Duration,
-}
-
-impl Default for Replacement {
-    fn default() -> Self {
-        Self { max_unavailable: MaxUnavailable::Percent(20), drain: Duration::from_mins(5) }
-    }
-}
-
-/// Part of a fleet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub enum MaxUnavailable {
-    /// Share of the provider's machines, 1-100.
-    Percent(u32),
-    /// A number of machines, from 1.
-    Count(u32),
 }
 
 impl ProvidersConfig {

@@ -1,5 +1,7 @@
 //! Bad configs, each with the words that its reader needs.
 
+use egress_proxies_core::provider::MaxUnavailable;
+
 use super::*;
 
 const HEAD: &str = "apiVersion: crawl.example.com/v1alpha1\nkind: ProvidersConfig\nproviders:\n";
@@ -34,7 +36,7 @@ fn a_full_entry_is_read() {
     assert_eq!(config.source, Source::File { path: "/etc/epo/p.wasm".into(), sha256: None });
     assert_eq!(config.config.get("home").unwrap(), "${HOME}", "nothing is expanded");
     assert_eq!(config.kubernetes.unwrap().resources, [KubernetesResource::Pods, KubernetesResource::Secrets]);
-    assert_eq!(config.replacement.max_unavailable, MaxUnavailable::Count(3));
+    assert_eq!(config.settings.replacement.max_unavailable, MaxUnavailable::Count(3));
     assert_eq!(config.limits, Limits { memory_mib: 64, cpu_ms: 1000, concurrency: 2 });
     assert!(config.settings.delete_only);
     assert_eq!(config.settings.probe_url.as_deref(), Some("http://probe.svc/"));

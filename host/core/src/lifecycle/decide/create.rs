@@ -3,12 +3,16 @@
 //! Never two machines: once our finalizer is there, a create may have come before this pass. Then the
 //! planned id and the complete list are asked first, and what they show is adopted or deleted.
 
+use crate::crd::Phase;
+use crate::ids::Incarnation;
 use crate::lifecycle::{
-    Action, Decision, MachineSeen, ProviderFacts, ProvisionedReason, Requeue, Stage, StatusIntent,
+    Action, Decision, MachineSeen, ProviderFacts, ProvisionedReason, Purpose, RecordedMachine, Refusal,
+    Requeue, Stage, StatusIntent,
 };
 use crate::provider::{CreatePlan, FailureClass, Instance, InstanceState};
 
 use super::context::{Context, act, intent, is_running};
+use super::leave::{Leave, leave, suspect};
 use super::managed::{Wanted, held};
 use super::removal::delete_only_message;
 use super::request::{Desired, create_request, metadata_patch};
@@ -25,12 +29,8 @@ pub(super) fn decide(cx: &Context<'_>, provider: &ProviderFacts, wanted: Wanted)
             Some(MachineSeen::Absent(_)) => {}
         }
     }
-    if object.status.ip.is_some() {
-        let stage = Stage::Replacing("the machine went away and is made anew".to_owned());
-        let status = intent(stage);
-        if let Some(action) = cx.write_if_new(&status) {
-            return act("a_vanished_machine_is_hidden", action, status);
-        }
+    if let Some(decision) = absent(cx, provider) {
+        return decision;
     }
     let wanted = match wanted {
         Ok(wanted) => wanted,
@@ -44,7 +44,7 @@ pub(super) fn decide(cx: &Context<'_>, provider: &ProviderFacts, wanted: Wanted)
         return cx.rest("a_permanent_failure_is_latched", status, Requeue::OnChange);
     }
     if object.has_finalizer() && !cx.observed.pass.added_finalizer {
-        match search::machines(cx, &wanted) {
+        match search::machines(cx, &provider.info, &wanted) {
             Found::Next(decision) => return *decision,
             Found::Adopt(instance) => return record(cx, "a_found_machine_is_adopted", instance),
             Found::None => {}
@@ -56,6 +56,37 @@ pub(super) fn decide(cx: &Context<'_>, provider: &ProviderFacts, wanted: Wanted)
         return cx.rest("the_provider_only_deletes", intent(stage), Requeue::After(cx.policy.slow_poll));
     }
     make(cx, provider, &wanted)
+}
+
+/// The machine that status names is not there. Another one is made in its place when the ledger lets it.
+fn absent(cx: &Context<'_>, provider: &ProviderFacts) -> Option<Decision> {
+    let object = &cx.observed.object;
+    let id = object.recorded_id()?;
+    let incarnation = object.status.incarnation.as_deref().and_then(|text| Incarnation::parse(text).ok());
+    let target = (&id, incarnation.as_ref());
+    // One that was hidden before was taken away by this operator, or is known to have gone.
+    let hidden = object.status.phase == Phase::Replacing && object.status.ip.is_none();
+    let purpose = if hidden { Purpose::Removal } else { Purpose::Repair };
+    let stage = Stage::Replacing("the machine went away and is made anew".to_owned());
+    match leave(cx, "an_absent_machine_asks_for_another", &provider.info, target, purpose) {
+        Leave::Ask(decision) => return Some(*decision),
+        Leave::Wait(Refusal::Suspect, retry) => return Some(suspect(cx, &provider.info, retry)),
+        Leave::Wait(Refusal::Capped | Refusal::Pending | Refusal::Paused, retry) => {
+            let scope = object.status.provider_scope.clone();
+            let machine = Some(RecordedMachine { id, scope, incarnation, running: None });
+            let status = StatusIntent { machine, ..intent(stage) };
+            return Some(cx.rest("an_absent_machine_waits_for_another", status, Requeue::After(retry)));
+        }
+        Leave::Granted => {}
+    }
+    // A request for another machine is settled, and an address is hidden, before the next one is made.
+    let unsettled = object.replace_nonce != object.status.replace_nonce && object.replace_nonce.is_some();
+    if object.status.ip.is_none() && !unsettled && object.status.replacing.is_none() {
+        return None;
+    }
+    let status = intent(stage);
+    let action = cx.write_if_new(&status)?;
+    Some(act("a_vanished_machine_is_hidden", action, status))
 }
 
 /// Nothing exists: validate, write down, look, create.

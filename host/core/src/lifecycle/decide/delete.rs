@@ -7,11 +7,13 @@ use std::collections::BTreeSet;
 
 use crate::ids::InstanceId;
 use crate::lifecycle::{
-    Action, Decision, ListSeen, MachineSeen, ProviderFacts, ProvisionedReason, Requeue, Stage, StatusIntent,
+    Action, Decision, ListSeen, MachineSeen, ProviderFacts, ProvisionedReason, Purpose, Requeue, Stage,
+    StatusIntent,
 };
-use crate::provider::Instance;
+use crate::provider::{Instance, ProviderInfo};
 
 use super::context::{Context, Provider, act, intent, provider_of, scope_conflict, stop};
+use super::leave::{Leave, leave_of};
 use super::request::without_finalizer;
 use super::search::{known, time_to_settle};
 
@@ -27,6 +29,9 @@ pub(super) fn decide(cx: &Context<'_>) -> Decision {
             return stop("the_provider_is_loading", Requeue::After(cx.policy.deletion_poll));
         }
         Provider::Unavailable(message) => {
+            if object.abandon {
+                return abandoned(cx);
+            }
             let problem = (ProvisionedReason::ProviderUnavailable, message);
             let requeue = Requeue::After(cx.policy.slow_poll);
             return cx.rest("a_deletion_waits_for_its_provider", deleting(Some(problem)), requeue);
@@ -47,7 +52,7 @@ pub(super) fn decide(cx: &Context<'_>) -> Decision {
             Some(MachineSeen::Found(_) | MachineSeen::Absent(_)) => {}
         }
     }
-    if let Some(decision) = machines_go(cx) {
+    if let Some(decision) = machines_go(cx, &provider.info) {
         return decision;
     }
     match &cx.observed.pass.list {
@@ -59,6 +64,15 @@ pub(super) fn decide(cx: &Context<'_>) -> Decision {
         Some(ListSeen::Complete(_)) => {}
     }
     finish(cx, provider)
+}
+
+/// A person said that the machine may be left behind, and nobody can be asked about it.
+fn abandoned(cx: &Context<'_>) -> Decision {
+    let object = &cx.observed.object;
+    let made = cx.observed.memory.unrecorded.as_ref().map(|made| made.id.clone());
+    let machine = object.recorded_id().or(made).or_else(|| object.planned_id.clone());
+    let action = Action::Abandon { patch: without_finalizer(object), machine };
+    act("an_abandoned_proxy_leaves_its_machine_behind", action, intent(Stage::Untouched))
 }
 
 /// The provider could not tell: nothing follows from that.
@@ -86,14 +100,22 @@ fn candidates(cx: &Context<'_>) -> BTreeSet<InstanceId> {
 }
 
 /// Deletes every machine that is known, then waits for all of them; None if there is none.
-fn machines_go(cx: &Context<'_>) -> Option<Decision> {
+fn machines_go(cx: &Context<'_>, provider: &ProviderInfo) -> Option<Decision> {
     let all = known(cx);
     let mut waits_for: Option<&Instance> = None;
     for (id, instance) in all {
         match cx.seen(id) {
             None => return Some(cx.get("a_deletion_looks_at_a_listed_machine", id)),
             Some(MachineSeen::Found(seen)) if cx.delete_is_due(seen) => {
-                return Some(cx.delete("a_deletion_deletes_the_machine", seen, "deleted"));
+                let row = "a_deleted_machine_asks_to_leave";
+                return Some(match leave_of(cx, row, provider, seen, Purpose::Deletion) {
+                    Leave::Ask(decision) => *decision,
+                    Leave::Granted => cx.delete("a_deletion_deletes_the_machine", seen, "deleted"),
+                    Leave::Wait(_, retry) => {
+                        let requeue = Requeue::After(retry);
+                        cx.rest("a_deletion_waits_for_its_turn", deleting(None), requeue)
+                    }
+                });
             }
             Some(MachineSeen::Found(_) | MachineSeen::Absent(_) | MachineSeen::CouldNotTell(_)) => {
                 waits_for = Some(instance);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::ids::InstanceId;
 use crate::lifecycle::backoff::spread;
 use crate::lifecycle::{
-    Action, Decision, LastSeen, MachineSeen, ProviderFacts, ProvisionedReason, Requeue, Stage,
+    Action, Decision, LastSeen, MachineSeen, ProviderFacts, ProvisionedReason, Purpose, Requeue, Stage,
 };
 use crate::provider::{Instance, InstanceState};
 
@@ -14,8 +14,11 @@ use super::context::{
     Context, Provider, act, address_of, intent, is_running, provider_of, scope_conflict, stop,
 };
 use super::fit::{Fit, fit};
+use super::leave::suspicion;
+use super::removal::Why;
+use super::replace::{self, Cause};
 use super::request::{Desired, adoption_patch, desired};
-use super::{create, removal, replace};
+use super::{create, removal};
 
 /// What the current spec asks for, or why that can't be known.
 pub(super) type Wanted = Result<Desired, (ProvisionedReason, String)>;
@@ -142,7 +145,7 @@ fn our_machine(cx: &Context<'_>, provider: &ProviderFacts, wanted: &Wanted, inst
     if let Ok(wanted) = wanted {
         let adopts = match fit(instance, object.spec_hash.as_deref(), &wanted.hash) {
             Fit::Other if provider.info.settings.delete_only => None,
-            Fit::Other => return replace::decide(cx, &provider.info, wanted, instance),
+            Fit::Other => return replace::decide(cx, &provider.info, wanted, instance, Cause::Spec),
             Fit::Adopt => Some(&wanted.hash),
             Fit::Current => None,
         };
@@ -150,35 +153,57 @@ fn our_machine(cx: &Context<'_>, provider: &ProviderFacts, wanted: &Wanted, inst
             let status = intent(Stage::Untouched);
             return act("a_machine_is_adopted", Action::PatchMetadata(patch), status);
         }
+        if replace::is_asked_for(cx, instance) && !provider.info.settings.delete_only {
+            return replace::decide(cx, &provider.info, wanted, instance, Cause::Person);
+        }
     }
+    if !is_running(instance)
+        && object.status.ip.is_some()
+        && let Some(decision) = suspicion(cx, &provider.info, instance)
+    {
+        return decision;
+    }
+    by_state(cx, provider, wanted, instance)
+}
+
+/// The machine is the one that is wanted: what follows from its state.
+fn by_state(cx: &Context<'_>, provider: &ProviderFacts, wanted: &Wanted, instance: &Instance) -> Decision {
+    let remove = |row, why| removal::remove(cx, row, &provider.info, instance, why);
     match &instance.state {
         InstanceState::Running if !instance.endpoints.is_empty() => {
             if cx.is_going(instance) {
-                return removal::remove(cx, "the_delete_of_the_machine_is_under_way", instance, GOING);
+                return remove("the_delete_of_the_machine_is_under_way", GOING);
             }
             running(cx, provider, wanted, instance)
         }
         InstanceState::Running | InstanceState::Provisioning | InstanceState::Other(_) => {
-            being_made(cx, instance)
+            being_made(cx, provider, instance)
         }
         InstanceState::Stopping => {
             if is_too_slow(cx) {
-                return removal::remove(cx, "the_machine_stops_for_too_long", instance, STOPPED);
+                return remove("the_machine_stops_for_too_long", STOPPED);
             }
             let stage = Stage::Replacing("the machine is stopping".to_owned());
             let status = cx.intent_with(stage, instance, false);
             cx.rest("the_machine_is_stopping", status, next_look(cx, instance))
         }
-        InstanceState::Deleting => removal::remove(cx, "the_machine_is_being_deleted", instance, GOING),
-        InstanceState::Stopped => removal::remove(cx, "the_machine_is_stopped", instance, STOPPED),
-        InstanceState::Failed => removal::remove(cx, "the_machine_has_failed", instance, FAILED),
+        InstanceState::Deleting => remove("the_machine_is_being_deleted", GOING),
+        InstanceState::Stopped => remove("the_machine_is_stopped", STOPPED),
+        InstanceState::Failed => remove("the_machine_has_failed", FAILED),
     }
 }
 
-const STOPPED: (&str, &str) = ("stopped", "the machine stopped and is made anew");
-const FAILED: (&str, &str) = ("failed", "the machine failed and is made anew");
-const GOING: (&str, &str) = ("stuck", "the machine is being deleted and is made anew");
-const TOO_SLOW: (&str, &str) = ("too-slow", "the machine did not run in time and is made anew");
+const STOPPED: Why =
+    Why { word: "stopped", text: "the machine stopped and is made anew", purpose: Purpose::Repair };
+const FAILED: Why =
+    Why { word: "failed", text: "the machine failed and is made anew", purpose: Purpose::Repair };
+const GOING: Why =
+    Why { word: "stuck", text: "the machine is being deleted and is made anew", purpose: Purpose::Removal };
+const TOO_SLOW: Why = Why {
+    word: "too-slow",
+    text: "the machine did not run in time and is made anew",
+    purpose: Purpose::Repair,
+};
 
 /// It runs: published with the first verdict, or without one after a short wait.
 fn running(cx: &Context<'_>, provider: &ProviderFacts, wanted: &Wanted, instance: &Instance) -> Decision {
@@ -187,7 +212,8 @@ fn running(cx: &Context<'_>, provider: &ProviderFacts, wanted: &Wanted, instance
     if let Some(left) = verdict_wait(cx, instance).filter(|_| first) {
         return stop("a_running_machine_awaits_its_first_verdict", Requeue::After(left));
     }
-    let published = !first && is_published(cx, instance);
+    // One that was draining and is wanted again serves again, whatever else there is to say.
+    let published = !first && is_published(cx, instance) && cx.observed.object.draining().is_none();
     let note = match wanted {
         Err(problem) => Some(problem.clone()),
         Ok(_) => note_for_running(cx, provider, wanted, instance),
@@ -240,9 +266,9 @@ fn verdict_wait(cx: &Context<'_>, instance: &Instance) -> Option<Duration> {
     (!left.is_zero()).then_some(left)
 }
 
-fn being_made(cx: &Context<'_>, instance: &Instance) -> Decision {
+fn being_made(cx: &Context<'_>, provider: &ProviderFacts, instance: &Instance) -> Decision {
     if is_too_slow(cx) {
-        return removal::remove(cx, "the_machine_is_too_slow", instance, TOO_SLOW);
+        return removal::remove(cx, "the_machine_is_too_slow", &provider.info, instance, TOO_SLOW);
     }
     let seen = cx.observed.memory.last_seen.as_ref().filter(|seen| seen.instance.id == instance.id);
     let problem = seen.map_or(&instance.problem, |seen| &seen.instance.problem);

@@ -11,6 +11,7 @@ mod delete;
 mod external;
 mod fit;
 mod gone;
+mod leave;
 mod managed;
 mod removal;
 mod replace;

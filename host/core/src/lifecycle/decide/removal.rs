@@ -1,31 +1,62 @@
 //! Takes a machine away so that another one can come. Never for a deleted object: that is `delete`.
 
-use crate::lifecycle::{Action, Decision, MachineSeen, Stage};
+use crate::lifecycle::{Action, Decision, MachineSeen, Purpose, Refusal, Requeue, Stage};
 use crate::provider::{Instance, ProviderInfo};
 
 use super::context::{Context, act};
+use super::leave::{Leave, leave_of, suspect};
 
-/// Looks at the machine afresh, hides it, looks at the object, deletes, then waits until it is absent.
-/// `why` has the word for logs and the text for people.
+/// Why a machine goes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Why {
+    /// For logs.
+    pub(super) word: &'static str,
+    /// For people.
+    pub(super) text: &'static str,
+    /// For the ledger.
+    pub(super) purpose: Purpose,
+}
+
+/// Looks at the machine afresh, asks whether it may go, hides it, looks at the object, deletes, then waits
+/// until it is absent.
 pub(super) fn remove(
     cx: &Context<'_>,
     row: &'static str,
+    provider: &ProviderInfo,
     instance: &Instance,
-    why: (&'static str, &'static str),
+    why: Why,
 ) -> Decision {
     // What was remembered may be of before an outage: nothing is hidden that can't be asked for now.
     let Some(MachineSeen::Found(seen)) = cx.seen(&instance.id) else { return cx.get(row, &instance.id) };
-    let status = cx.intent_with(Stage::Replacing(why.1.to_owned()), instance, false);
-    if let Some(action) = cx.write_if_new(&status) {
-        return act(row, action, status); // hidden from clients before it goes
+    let hidden = cx.intent_with(Stage::Replacing(why.text.to_owned()), instance, false);
+    let is_due = cx.delete_is_due(seen);
+    if is_due {
+        match leave_of(cx, "a_machine_asks_to_leave", provider, seen, why.purpose) {
+            Leave::Ask(decision) => return *decision,
+            Leave::Granted => {}
+            Leave::Wait(Refusal::Suspect, retry) => return suspect(cx, provider, retry),
+            Leave::Wait(Refusal::Capped | Refusal::Pending | Refusal::Paused, retry) => {
+                // Its leases ran out and it is shown to nobody new: it may as well go on until its turn.
+                let drains = cx.observed.object.draining().is_some();
+                let status = if drains {
+                    cx.intent_with(Stage::Draining(why.text.to_owned()), instance, true)
+                } else {
+                    hidden
+                };
+                return cx.rest("a_machine_waits_to_leave", status, Requeue::After(retry));
+            }
+        }
     }
-    if !cx.delete_is_due(seen) {
-        return cx.rest(row, status, cx.deletion_poll(seen));
+    if let Some(action) = cx.write_if_new(&hidden) {
+        return act(row, action, hidden); // hidden from clients before it goes
+    }
+    if !is_due {
+        return cx.rest(row, hidden, cx.deletion_poll(seen));
     }
     if cx.is_fresh() {
-        Decision { status, ..cx.delete(row, seen, why.0) }
+        Decision { status: hidden, ..cx.delete(row, seen, why.word) }
     } else {
-        act(row, Action::LookAgain, status)
+        act(row, Action::LookAgain, hidden)
     }
 }
 

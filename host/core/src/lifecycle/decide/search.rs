@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::ids::InstanceId;
-use crate::lifecycle::{Action, Decision, ListSeen, MachineSeen, ProviderFacts, Stage};
-use crate::provider::{Instance, InstanceState};
+use crate::lifecycle::{Action, Decision, ListSeen, MachineSeen, ProviderFacts, Purpose, Requeue, Stage};
+use crate::provider::{Instance, InstanceState, ProviderInfo};
 
 use super::context::{Context, act, intent};
 use super::fit::{Fit, fit};
+use super::leave::{Leave, leave_of};
 use super::managed::held;
 use super::request::Desired;
 
@@ -24,7 +25,7 @@ pub(super) enum Found<'a> {
 }
 
 /// Looks for machines; deletes those that are surplus, one after the other.
-pub(super) fn machines<'a>(cx: &Context<'a>, wanted: &Desired) -> Found<'a> {
+pub(super) fn machines<'a>(cx: &Context<'a>, provider: &ProviderInfo, wanted: &Desired) -> Found<'a> {
     let next = |decision: Decision| Found::Next(Box::new(decision));
     if let Some(id) = &cx.observed.object.planned_id {
         match cx.seen(id) {
@@ -62,7 +63,7 @@ pub(super) fn machines<'a>(cx: &Context<'a>, wanted: &Desired) -> Found<'a> {
         .min_by_key(|instance| (instance.state != InstanceState::Running, &instance.id));
     let mut waits_for: Option<&Instance> = None;
     for instance in all.values().filter(|instance| keep.is_none_or(|keep| keep.id != instance.id)) {
-        match surplus(cx, instance) {
+        match surplus(cx, provider, instance) {
             Some(decision) => return next(decision),
             None => waits_for = Some(instance),
         }
@@ -100,16 +101,25 @@ pub(super) fn known<'a>(cx: &Context<'a>) -> BTreeMap<&'a InstanceId, &'a Instan
 }
 
 /// The next step against a machine that should not be; None while its delete is under way.
-fn surplus(cx: &Context<'_>, instance: &Instance) -> Option<Decision> {
+fn surplus(cx: &Context<'_>, provider: &ProviderInfo, instance: &Instance) -> Option<Decision> {
     match cx.seen(&instance.id) {
         Some(MachineSeen::Found(seen)) => {
             if !cx.delete_is_due(seen) {
-                None
-            } else if cx.is_fresh() {
-                Some(cx.delete("a_surplus_machine_is_deleted", seen, "surplus"))
-            } else {
-                let status = intent(Stage::Untouched);
-                Some(act("the_object_is_looked_at_before_a_surplus_delete", Action::LookAgain, status))
+                return None;
+            }
+            match leave_of(cx, "a_surplus_machine_asks_to_leave", provider, seen, Purpose::Surplus) {
+                Leave::Ask(decision) => Some(*decision),
+                Leave::Wait(_, retry) => {
+                    let requeue = Requeue::After(retry);
+                    Some(cx.rest("a_surplus_machine_waits_to_leave", intent(Stage::Creating), requeue))
+                }
+                Leave::Granted if cx.is_fresh() => {
+                    Some(cx.delete("a_surplus_machine_is_deleted", seen, "surplus"))
+                }
+                Leave::Granted => {
+                    let status = intent(Stage::Untouched);
+                    Some(act("the_object_is_looked_at_before_a_surplus_delete", Action::LookAgain, status))
+                }
             }
         }
         Some(MachineSeen::Absent(_)) => None,

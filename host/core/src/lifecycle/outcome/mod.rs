@@ -2,6 +2,7 @@
 //! change. Pure, and shared by the operator and the simulator of the tests.
 
 mod calls;
+mod drain;
 mod hold;
 mod sightings;
 
@@ -11,7 +12,7 @@ use crate::time::Now;
 
 use super::memory::Call;
 use super::pass::{ApiState, Presence};
-use super::{Action, ObjectFacts, Observed, Policy};
+use super::{Action, Admission, Ask, ObjectFacts, Observed, Policy};
 
 /// What came of an effect.
 #[derive(Debug, Clone)]
@@ -27,7 +28,14 @@ pub enum Outcome {
         /// The answer.
         result: Written,
     },
-    /// Of [`super::Action::RemoveFinalizer`].
+    /// Of [`super::Action::AskLeave`].
+    Asked {
+        /// As given with the action.
+        ask: Ask,
+        /// The answer.
+        admission: Admission,
+    },
+    /// Of [`super::Action::RemoveFinalizer`] and [`super::Action::Abandon`].
     FinalizerRemoved(Written),
     /// Of [`super::Action::ValidateCreate`].
     Validated {
@@ -103,17 +111,23 @@ pub fn absorb(observed: &mut Observed, outcome: Outcome, policy: &Policy, now: N
             }
         }
         Outcome::Validated { key, result } => {
+            observed.memory.checked = None;
             match &result {
-                Ok(_) => hold::succeeded(observed, Call::Validate),
+                Ok(_) => {
+                    hold::succeeded(observed, Call::Validate);
+                    observed.memory.checked = Some((key.clone(), now.mono));
+                }
                 Err(failure) => hold::failed(observed, Call::Validate, failure, policy, now.mono),
             }
             observed.pass.plan = Some((key, result));
         }
+        Outcome::Asked { ask, admission } => observed.pass.answers.push((ask, admission)),
         Outcome::Got { target, result } => sightings::got(observed, &target, result, policy, now.mono),
         Outcome::Listed(result) => sightings::listed(observed, result, policy, now.mono),
         Outcome::Created { key, result } => calls::created(observed, key, result, policy, now.mono),
         Outcome::Deleted { target, result } => calls::deleted(observed, &target, result, policy, now.mono),
     }
+    drain::note(observed, now);
 }
 
 /// True if the object was read or written.

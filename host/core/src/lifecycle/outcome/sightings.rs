@@ -41,6 +41,7 @@ pub(super) fn note_found(observed: &mut Observed, instance: &Instance, policy: &
     }
     let memory = &mut observed.memory;
     memory.absent_since = None;
+    memory.counted_absent.take_if(|id| *id == instance.id);
     let known_delete = memory.deletes.get(&instance.id);
     if known_delete.is_some_and(|sent| sent.incarnation.is_some() && sent.incarnation != instance.incarnation)
     {
@@ -94,7 +95,8 @@ fn note_absent(
     let known = memory.last_seen.take_if(|seen| seen.instance.id == target.id).is_some();
     memory.unrecorded.take_if(|made| made.id == target.id);
     let wanted = deleted.is_some_and(|sent| !sent.useless);
-    if wanted || observed.object.deleting || !(expected || known) {
+    let counted = memory.counted_absent.replace(target.id.clone()).is_some_and(|id| id == target.id);
+    if wanted || counted || observed.object.deleting || !(expected || known) {
         return;
     }
     memory.vanished = memory.vanished.saturating_add(1);

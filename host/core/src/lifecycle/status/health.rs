@@ -36,6 +36,7 @@ pub(super) fn judge(
         | Stage::External
         | Stage::Creating
         | Stage::Provisioning(_)
+        | Stage::Draining(_)
         | Stage::Replacing(_)
         | Stage::Deleting(_)
         | Stage::Blocked(..) => false,

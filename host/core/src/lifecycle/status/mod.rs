@@ -6,6 +6,7 @@
 
 mod conditions;
 mod health;
+mod nonce;
 mod phase;
 
 use crate::crd::ProxyStatus;
@@ -30,6 +31,8 @@ pub enum Stage {
     Running,
     /// The endpoint of an External Proxy.
     External,
+    /// The machine runs and is still shown to those who have leases; then it goes. Why, for people.
+    Draining(String),
     /// The machine goes, and another one comes; why, for people.
     Replacing(String),
     /// The object is being deleted; what holds it up, if anything.
@@ -63,6 +66,7 @@ impl StatusIntent {
             Stage::Untouched
             | Stage::Creating
             | Stage::External
+            | Stage::Draining(_)
             | Stage::Replacing(_)
             | Stage::Deleting(_)
             | Stage::Blocked(..) => false,
@@ -99,6 +103,7 @@ pub fn render(object: &ObjectFacts, intent: &StatusIntent, health: HealthView<'_
         return object.status.clone();
     }
     let mut status = with_machine(object, intent);
+    nonce::mark(object, intent, &mut status);
     let probed = health::judge(object, intent, &status, health);
     status.latency_millis = probed.latency_millis;
     status.last_health_check_time.clone_from(&probed.time);
@@ -139,6 +144,7 @@ fn with_machine(object: &ObjectFacts, intent: &StatusIntent) -> ProxyStatus {
         Stage::Creating
         | Stage::Provisioning(_)
         | Stage::Running
+        | Stage::Draining(_)
         | Stage::Replacing(_)
         | Stage::Blocked(..) => {
             if let Some(machine) = &intent.machine {

@@ -17,8 +17,16 @@ pub enum ProvisionedReason {
     Created,
     /// The machine of an External Proxy is where the spec says.
     ExternalEndpoint,
+    /// Leases on the machine run out, then it goes.
+    Draining,
     /// The machine goes and another one comes.
     Replacing,
+    /// Another machine is wanted, and it is not its turn.
+    ReplacementPending,
+    /// Another machine is wanted, and those that were replaced before it do not come back.
+    ReplacementPaused,
+    /// The machine looks broken, as too many do at once to believe it.
+    FleetSuspect,
     /// The machine goes.
     Deleting,
     /// A limit of the account or a lack of capacity.
@@ -51,7 +59,11 @@ impl ProvisionedReason {
             Self::Provisioning => "Provisioning",
             Self::Created => "Created",
             Self::ExternalEndpoint => "ExternalEndpoint",
+            Self::Draining => "Draining",
             Self::Replacing => "Replacing",
+            Self::ReplacementPending => "ReplacementPending",
+            Self::ReplacementPaused => "ReplacementPaused",
+            Self::FleetSuspect => "FleetSuspect",
             Self::Deleting => "Deleting",
             Self::QuotaExceeded => "QuotaExceeded",
             Self::PermanentError => "PermanentError",
@@ -73,9 +85,12 @@ impl ProvisionedReason {
             Self::Creating | Self::Provisioning | Self::Created | Self::ExternalEndpoint => {
                 Phase::Provisioning
             }
-            Self::Replacing => Phase::Replacing,
+            Self::Draining | Self::Replacing => Phase::Replacing,
             Self::Deleting => Phase::Deleting,
             Self::QuotaExceeded
+            | Self::ReplacementPending
+            | Self::ReplacementPaused
+            | Self::FleetSuspect
             | Self::CloudInitError
             | Self::AuthError
             | Self::ProviderUnavailable
@@ -102,6 +117,7 @@ pub(super) fn provisioned(stage: &Stage, object: &ObjectFacts) -> Facet {
             R::ExternalEndpoint.as_str(),
             "the endpoint is not managed by the operator, only probed and leased",
         ),
+        Stage::Draining(why) => no(R::Draining, why),
         Stage::Replacing(why) => no(R::Replacing, why),
         Stage::Deleting(None) => no(R::Deleting, "the machine is being deleted"),
         Stage::Deleting(Some((reason, message))) | Stage::Blocked(reason, message) => no(*reason, message),
@@ -139,7 +155,7 @@ pub(super) fn phase(object: &ObjectFacts, stage: &Stage, provisioned: &Facet, pr
     match stage {
         Stage::Kept(_) if provisioned.value != Value::True => object.status.phase,
         Stage::Deleting(_) => Phase::Deleting,
-        Stage::Replacing(_) => Phase::Replacing,
+        Stage::Draining(_) | Stage::Replacing(_) => Phase::Replacing,
         Stage::Blocked(reason, _) => reason.phase_when_blocked(),
         Stage::Creating
         | Stage::Provisioning(_)

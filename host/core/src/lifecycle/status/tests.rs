@@ -37,6 +37,8 @@ fn object() -> ObjectFacts {
         spec_hash: None,
         planned_id: None,
         planned_scope: None,
+        replace_nonce: None,
+        abandon: false,
         spec,
         status: ProxyStatus::default(),
     }
@@ -76,7 +78,7 @@ fn running() -> RecordedMachine {
 }
 
 fn intent(stage: Stage) -> StatusIntent {
-    let machine = (stage == Stage::Running).then(running);
+    let machine = matches!(stage, Stage::Running | Stage::Draining(_)).then(running);
     StatusIntent { stage, machine, latch: None, current: true }
 }
 
@@ -116,6 +118,7 @@ fn stage_named(name: &str) -> Stage {
             "Provisioning" => Stage::Provisioning(None),
             "Running" => Stage::Running,
             "External" => Stage::External,
+            "Draining" => Stage::Draining("why".to_owned()),
             "Replacing" => Stage::Replacing("why".to_owned()),
             "Deleting" => Stage::Deleting(None),
             other => panic!("no stage {other}"),
@@ -132,7 +135,7 @@ fn each_row_of_the_conditions_table_holds() {
         .filter(|line| line.starts_with("| ") && !line.starts_with("| stage"))
         .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
         .collect();
-    assert_eq!(rows.len(), 23);
+    assert_eq!(rows.len(), 27);
     for row in rows {
         let [stage, health, phase, provisioned, healthy, ready] = row[..] else { panic!("{row:?}") };
         let identity = if stage == "External" { "192.0.2.7:3128" } else { "i1" };

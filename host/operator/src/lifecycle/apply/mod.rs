@@ -5,21 +5,24 @@
 //! effect).
 
 mod metadata;
+mod room;
 mod written;
 
 use std::sync::Arc;
 
 use egress_proxies_core::crd::{Proxy, ProxyStatus};
-use egress_proxies_core::ids::ProxyKey;
+use egress_proxies_core::ids::{InstanceId, ProxyKey};
 use egress_proxies_core::lifecycle::{Action, MetadataPatch, ObjectFacts, Observed, Outcome, Written};
 use egress_proxies_core::provider::{Failure, Lookup, Provider, Providers, Reason};
 use kube::{Api, Client};
 
-use super::events::{Events, news_of};
+use super::events::{Events, abandoned, news_of};
 use super::observe::OwnWrites;
 use super::recorder::{self, LifecycleMetrics, Write};
 use super::status;
 use crate::clock::SharedClock;
+
+pub(crate) use room::Room;
 
 /// Everything that effects need.
 pub(crate) struct Effects {
@@ -27,6 +30,7 @@ pub(crate) struct Effects {
     pub(crate) providers: Arc<dyn Providers>,
     pub(crate) own_writes: Arc<OwnWrites>,
     pub(crate) events: Events,
+    pub(crate) room: Room,
     pub(crate) metrics: Arc<dyn LifecycleMetrics>,
     pub(crate) clock: SharedClock,
     pub(crate) may_act: Arc<dyn Fn() -> bool + Send + Sync>,
@@ -56,6 +60,14 @@ impl Effects {
             Action::Wait => return Acted::Waits,
             Action::LookAgain => Outcome::Looked(self.look(object).await),
             Action::PatchMetadata(wanted) => Outcome::MetadataPatched(self.patch(object, &wanted).await),
+            Action::AskLeave(ask) => {
+                let admission = self.room.ask(&ask, self.clock.now().mono);
+                Outcome::Asked { ask, admission }
+            }
+            Action::Abandon { patch, machine } => {
+                self.tell_abandoned(object, machine.as_ref()).await;
+                Outcome::FinalizerRemoved(self.patch(object, &patch).await)
+            }
             Action::RemoveFinalizer(wanted) => Outcome::FinalizerRemoved(self.patch(object, &wanted).await),
             Action::WriteStatus(asked) => {
                 let result = self.write_status(object, &asked).await;
@@ -95,6 +107,16 @@ impl Effects {
                 Outcome::Deleted { target, result }
             }
         }))
+    }
+
+    /// Before the object is let go, so that it is told even if this process ends right after.
+    async fn tell_abandoned(&self, object: &ObjectFacts, machine: Option<&InstanceId>) {
+        let machine = machine.map_or("of unknown id", InstanceId::as_str);
+        tracing::warn!(
+            proxy = %object.key, uid = %object.uid, machine,
+            "abandoned: the object goes, its machine was not deleted and may go on and cost money"
+        );
+        self.events.tell(object, abandoned(object, machine), self.clock.now().wall).await;
     }
 
     /// Reads the object live. An object of the same name with another uid is no news of ours: nobody has

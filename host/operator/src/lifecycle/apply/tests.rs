@@ -4,15 +4,17 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use egress_proxies_core::crd::Proxy;
+use egress_proxies_core::facts::Fleet;
 use egress_proxies_core::ids::ProviderName;
-use egress_proxies_core::lifecycle::{ObjectFacts, Written};
+use egress_proxies_core::lifecycle::{Caps, ObjectFacts, Written};
 use egress_proxies_core::provider::{Lookup, ProviderSettings, Providers};
 use http::{Request, Response};
 use kube::Client;
 use kube::client::Body;
 use serde_json::json;
+use tokio::sync::watch;
 
-use super::Effects;
+use super::{Effects, Room};
 use crate::clock::SystemClock;
 use crate::lifecycle::events::Events;
 use crate::lifecycle::observe::OwnWrites;
@@ -51,6 +53,7 @@ fn effects(live: &Proxy) -> Effects {
         providers: Arc::new(NoProviders),
         own_writes: Arc::new(OwnWrites::default()),
         events: Events::new(client, "test".to_owned(), Arc::new(Silent)),
+        room: Room::new(Caps::default(), watch::channel(Fleet::default()).1),
         metrics: Arc::new(Silent),
         clock: SystemClock::start(),
         may_act: Arc::new(|| true),

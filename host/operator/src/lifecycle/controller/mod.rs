@@ -12,7 +12,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use egress_proxies_core::facts::{Fleet, Verdicts};
+use egress_proxies_core::facts::{Fleet, LeaseCounts, Verdicts};
 use egress_proxies_core::ids::ProxyKey;
 use egress_proxies_core::lifecycle::Policy;
 use egress_proxies_core::provider::Providers;
@@ -24,8 +24,8 @@ use tokio_util::sync::CancellationToken;
 
 use self::fleet::FleetPublisher;
 use self::reconcile::Reconciler;
-use self::triggers::{Triggers, relay};
-use super::apply::Effects;
+use self::triggers::{News, Triggers, relay};
+use super::apply::{Effects, Room};
 use super::events::Events;
 use super::memory::Memories;
 use super::observe::{self, Namespaces, OnChange, OwnWrites, Sources, Stores, WatchEnded};
@@ -52,6 +52,8 @@ pub struct LifecycleSetup {
     pub provider_changes: watch::Receiver<u64>,
     /// From the health loop.
     pub verdicts: watch::Receiver<Verdicts>,
+    /// From the pool loop.
+    pub leases: watch::Receiver<LeaseCounts>,
     /// To the health and pool loops.
     pub fleet: watch::Sender<Fleet>,
     /// The clock.
@@ -133,6 +135,7 @@ async fn work(
         stores,
         providers: Arc::clone(&setup.providers),
         verdicts: setup.verdicts.clone(),
+        leases: setup.leases.clone(),
         cluster: setup.cluster.clone(),
         default_probe_url: setup.default_probe_url.clone(),
     };
@@ -147,8 +150,11 @@ async fn work(
     tasks.spawn(publisher.run());
     tasks.spawn(relay(
         Arc::clone(&triggers),
-        setup.verdicts.clone(),
-        setup.provider_changes.clone(),
+        News {
+            verdicts: setup.verdicts.clone(),
+            leases: setup.leases.clone(),
+            providers: setup.provider_changes.clone(),
+        },
         setup.fleet.clone(),
     ));
     let controller =
@@ -181,6 +187,7 @@ fn reconciler(
         providers: Arc::clone(&setup.providers),
         own_writes,
         events,
+        room: Room::new(setup.policy.caps.clone(), setup.fleet.subscribe()),
         metrics: Arc::clone(&setup.metrics),
         clock: Arc::clone(&setup.clock),
         may_act: Arc::clone(&setup.leadership.may_act),
@@ -205,6 +212,7 @@ type Ended = (ProxyKey, Option<Option<Duration>>);
 
 impl Controller {
     async fn run(&self, cancel: &CancellationToken) {
+        self.reconciler.effects.room.begin(self.triggers.clock.now().mono);
         self.triggers.begin();
         let mut running = JoinSet::new();
         loop {

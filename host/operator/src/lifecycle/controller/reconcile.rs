@@ -107,6 +107,7 @@ fn failed(outcome: &Outcome) -> bool {
             matches!(answer, Written::Failed(_))
         }
         Outcome::StatusWritten { result, .. } => matches!(result, Written::Failed(_)),
+        Outcome::Asked { .. } => false,
         Outcome::Validated { result, .. } => result.is_err(),
         Outcome::Got { result, .. } => result.is_err(),
         Outcome::Listed(result) => result.is_err(),

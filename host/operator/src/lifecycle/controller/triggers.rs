@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use egress_proxies_core::facts::{Fleet, Verdicts};
+use egress_proxies_core::facts::{Fleet, LeaseCounts, Verdicts};
 use egress_proxies_core::ids::{ProxyKey, ProxyUid};
 use kube::ResourceExt;
 use tokio::sync::watch;
@@ -98,14 +98,19 @@ impl OnChange for Triggers {
     }
 }
 
-/// Passes on new verdicts and changes of the providers, for ever.
-pub(crate) async fn relay(
-    triggers: Arc<Triggers>,
-    mut verdicts: watch::Receiver<Verdicts>,
-    mut providers: watch::Receiver<u64>,
-    fleet: watch::Sender<Fleet>,
-) {
+/// What other loops say.
+pub(crate) struct News {
+    pub(crate) verdicts: watch::Receiver<Verdicts>,
+    pub(crate) leases: watch::Receiver<LeaseCounts>,
+    pub(crate) providers: watch::Receiver<u64>,
+}
+
+/// Passes on new verdicts, the end of the last lease of a machine that drains, and changes of the providers,
+/// for ever.
+pub(crate) async fn relay(triggers: Arc<Triggers>, news: News, fleet: watch::Sender<Fleet>) {
+    let News { mut verdicts, mut leases, mut providers } = news;
     let mut known = verdicts.borrow_and_update().clone();
+    let mut counted = leases.borrow_and_update().clone();
     loop {
         tokio::select! {
             Ok(()) = verdicts.changed() => {
@@ -117,6 +122,16 @@ pub(crate) async fn relay(
                     }
                 }
                 known = new;
+            }
+            Ok(()) = leases.changed() => {
+                let new = leases.borrow_and_update().clone();
+                for uid in counted.keys().filter(|uid| new.get(*uid).is_none_or(|count| *count == 0)) {
+                    let facts = fleet.borrow().proxies.get(uid).cloned();
+                    if let Some(facts) = facts.filter(|facts| facts.is_leaving()) {
+                        triggers.work_on(facts.key.clone());
+                    }
+                }
+                counted = new;
             }
             Ok(()) = providers.changed() => triggers.everything(),
             else => return std::future::pending().await, // both senders are gone: the process is ending

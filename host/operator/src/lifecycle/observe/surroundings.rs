@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use egress_proxies_core::crd::{Mode, Proxy};
-use egress_proxies_core::facts::{Machine, ProxyFacts, Verdicts};
+use egress_proxies_core::facts::{LeaseCounts, Machine, ProxyFacts, Verdicts};
 use egress_proxies_core::ids::InvalidId;
 use egress_proxies_core::lifecycle::{
     FactsInput, ObjectFacts, ProviderView, Surroundings, facts_of, probe_url,
@@ -20,6 +20,7 @@ pub(crate) struct Sources {
     pub(crate) stores: Stores,
     pub(crate) providers: Arc<dyn Providers>,
     pub(crate) verdicts: watch::Receiver<Verdicts>,
+    pub(crate) leases: watch::Receiver<LeaseCounts>,
     pub(crate) cluster: String,
     pub(crate) default_probe_url: Option<String>,
 }
@@ -37,6 +38,7 @@ impl Sources {
             cloud_init: secrets::cloud_init(&self.stores, namespace, object.spec.cloud_init.as_ref()),
             auth: secrets::auth(&self.stores, namespace, object.spec.auth.as_ref()),
             verdict: self.verdicts.borrow().get(&object.uid).cloned(),
+            leases: self.leases.borrow().get(&object.uid).copied().unwrap_or_default(),
         }
     }
 

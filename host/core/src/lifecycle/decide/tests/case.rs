@@ -8,9 +8,9 @@ use crate::ids::{Incarnation, InstanceId, ProviderName, ProxyKey, ProxyUid};
 use crate::lifecycle::memory::Unrecorded;
 use crate::lifecycle::pass::{ApiState, Presence};
 use crate::lifecycle::{
-    CloudInitView, Decision, HealthView, Memory, ObjectFacts, Observed, Outcome, Owner, Policy,
-    ProviderFacts, ProviderView, SpecHash, Stage, StatusIntent, Surroundings, absorb, decide, latch_key,
-    machine_tags, render, spec_hash,
+    Action, Admission, CloudInitView, Decision, HealthView, Memory, ObjectFacts, Observed, Outcome, Owner,
+    Policy, ProviderFacts, ProviderView, Refusal, SpecHash, Stage, StatusIntent, Surroundings, Written,
+    absorb, decide, latch_key, machine_tags, render, spec_hash,
 };
 use crate::provider::{
     CreatePlan, Deletion, Endpoint, Failure, Instance, InstanceRef, InstanceState, Listing, Observation,
@@ -81,6 +81,8 @@ impl Case {
             spec_hash: None,
             planned_id: None,
             planned_scope: None,
+            replace_nonce: None,
+            abandon: false,
             spec: spec(mode),
             status: ProxyStatus::default(),
         };
@@ -91,6 +93,7 @@ impl Case {
             auth: Auth::None,
             probe_configured: true,
             verdict: None,
+            leases: 0,
         };
         let clock = Duration::from_secs(1000);
         Self { observed: Observed::begin(object, surroundings, Memory::new(7)), clock }
@@ -308,13 +311,37 @@ impl Case {
         self.absorb(Outcome::Deleted { target, result: Ok(Deletion::InProgress(None)) })
     }
 
+    /// The ledger answers what the decision asks it.
+    fn answered(self, admission: Admission) -> Self {
+        let decision = self.decide();
+        let Action::AskLeave(ask) = decision.action else { panic!("nothing asked: {decision:#?}") };
+        self.absorb(Outcome::Asked { ask, admission })
+    }
+
+    pub(super) fn granted(self) -> Self {
+        self.answered(Admission::Granted)
+    }
+
+    pub(super) fn refused(self, why: Refusal) -> Self {
+        self.answered(Admission::Refused { why, retry: Duration::from_secs(7) })
+    }
+
+    /// So many clients have a lease on the machine.
+    pub(super) fn leased(self, leases: u32) -> Self {
+        self.edit(|observed| observed.surroundings.leases = leases)
+    }
+
     /// The status that the decision asks for is written.
     pub(super) fn written(mut self) -> Self {
         let decision = self.decide();
-        let crate::lifecycle::Action::WriteStatus(status) = decision.action else {
-            panic!("nothing to write: {decision:#?}")
-        };
-        self.observed.object.status = *status;
+        let Action::WriteStatus(status) = decision.action else { panic!("nothing to write: {decision:#?}") };
+        let mut object = self.observed.object.clone();
+        object.status = (*status).clone();
+        let was =
+            (self.observed.pass.presence, self.observed.pass.looked_at, self.observed.pass.written.clone());
+        let result = Written::Done(Box::new(object));
+        self = self.absorb(Outcome::StatusWritten { asked: status, result });
+        (self.observed.pass.presence, self.observed.pass.looked_at, self.observed.pass.written) = was;
         self
     }
 

@@ -31,7 +31,7 @@ rows! {
         => Action::Wait, Requeue::After(_), Stage::Provisioning(None),
     the_machine_is_too_slow: {
         let case = Case::recorded().in_state(InstanceState::Provisioning).later(900);
-        case.next_pass().in_state(InstanceState::Provisioning)
+        case.next_pass().in_state(InstanceState::Provisioning).granted()
     } => Action::WriteStatus(_), _, Stage::Replacing(_),
     a_running_machine_awaits_its_first_verdict: Case::recorded().in_state(InstanceState::Running)
         => Action::Wait, Requeue::After(_), Stage::Untouched,
@@ -41,17 +41,17 @@ rows! {
         let case = Case::published().in_state(InstanceState::Running);
         case.edit(|observed| observed.surroundings.cloud_init = CloudInitView::Problem("no such Secret".to_owned()))
     } => Action::WriteStatus(_), Requeue::After(_), Stage::Kept(Some((ProvisionedReason::CloudInitError, _))),
-    the_machine_is_stopping: Case::published().in_state(InstanceState::Stopping)
+    the_machine_is_stopping: Case::published().in_state(InstanceState::Stopping).granted()
         => Action::WriteStatus(_), Requeue::After(_), Stage::Replacing(_),
     the_machine_stops_for_too_long: {
-        let case = Case::published().in_state(InstanceState::Stopping).written().later(900);
-        case.next_pass().in_state(InstanceState::Stopping).fresh()
+        let case = Case::published().in_state(InstanceState::Stopping).granted().written().later(900);
+        case.next_pass().in_state(InstanceState::Stopping).granted().fresh()
     } => Action::WriteStatus(_), _, Stage::Replacing(_),
-    the_machine_is_being_deleted: Case::published().in_state(InstanceState::Deleting).written()
+    the_machine_is_being_deleted: Case::published().in_state(InstanceState::Deleting).granted().written()
         => Action::Wait, Requeue::After(_), Stage::Replacing(_),
-    the_machine_is_stopped: Case::published().in_state(InstanceState::Stopped)
+    the_machine_is_stopped: Case::published().in_state(InstanceState::Stopped).granted()
         => Action::WriteStatus(_), _, Stage::Replacing(_),
-    the_machine_has_failed: Case::published().in_state(InstanceState::Failed).written().fresh()
+    the_machine_has_failed: Case::published().in_state(InstanceState::Failed).granted().written().fresh()
         => Action::Delete { why: "failed", .. }, _, Stage::Replacing(_),
     the_delete_of_the_machine_is_under_way: Case::published().in_state(InstanceState::Running).delete_sent()
         => Action::WriteStatus(_), _, Stage::Replacing(_),
@@ -65,13 +65,13 @@ rows! {
     the_new_spec_is_latched_the_machine_stays: {
         outdated().validated(Err(failure(Reason::Permanent))).written().next_pass()
     } => Action::Wait, Requeue::After(_), Stage::Kept(None),
-    the_spec_needs_another_machine: outdated().validated(Ok(())).written().fresh()
+    the_spec_needs_another_machine: outdated().validated(Ok(())).granted().written().fresh()
         => Action::Delete { why: "replaced", .. }, _, Stage::Replacing(_),
 }
 
 #[test]
 fn a_machine_is_hidden_then_looked_at_then_deleted_then_waited_for() {
-    let case = outdated().validated(Ok(()));
+    let case = outdated().validated(Ok(())).granted();
     assert!(matches!(case.decide().action, Action::WriteStatus(_)));
     let case = case.written();
     assert_eq!(case.observed.object.status.ip, None, "out of reach for clients");
@@ -87,12 +87,16 @@ fn a_machine_is_hidden_then_looked_at_then_deleted_then_waited_for() {
 
 #[test]
 fn a_delete_without_effect_is_repeated_and_one_under_way_is_not() {
-    let sent = || Case::published().in_state(InstanceState::Stopped).written().delete_sent();
+    let sent = || Case::published().in_state(InstanceState::Stopped).granted().written().delete_sent();
     let polled =
-        |case: Case, seconds, state| case.later(seconds).next_pass().in_state(state).fresh().decide().action;
-    assert!(matches!(polled(sent(), 6, InstanceState::Deleting), Action::Wait | Action::WriteStatus(_)));
-    assert!(matches!(polled(sent(), 6, InstanceState::Stopped), Action::Delete { .. }));
-    assert!(!matches!(polled(sent(), 119, InstanceState::Deleting), Action::Delete { .. }));
+        |case: Case, seconds, state| case.later(seconds).next_pass().in_state(state).fresh().decide();
+    let waits = |case, seconds, state| {
+        matches!(polled(case, seconds, state).action, Action::Wait | Action::WriteStatus(_))
+    };
+    assert!(waits(sent(), 6, InstanceState::Deleting));
+    assert!(waits(sent(), 119, InstanceState::Deleting));
+    let again = sent().later(6).next_pass().in_state(InstanceState::Stopped).granted().fresh();
+    assert!(matches!(again.decide().action, Action::Delete { .. }));
 }
 
 #[test]
@@ -150,7 +154,7 @@ fn a_provider_that_only_deletes_replaces_nothing() {
 
 #[test]
 fn a_machine_whose_delete_is_under_way_is_never_shown_again() {
-    let sent = || outdated().validated(Ok(())).written().delete_sent();
+    let sent = || outdated().validated(Ok(())).granted().written().delete_sent();
     let undone = |case: Case| case.edit(|observed| observed.object.spec.port = None);
     let refused = |case: Case| case.validated(Err(failure(Reason::Permanent)));
     for case in [sent(), undone(sent()), refused(sent()), sent().delete_only()] {

@@ -3,7 +3,7 @@
 use super::case::{Case, failure, id};
 use super::rows;
 use crate::facts::Auth;
-use crate::lifecycle::{Action, CloudInitView, ProvisionedReason, Requeue, Stage};
+use crate::lifecycle::{Action, Ask, CloudInitView, ProvisionedReason, Purpose, Refusal, Requeue, Stage};
 use crate::provider::{HostFault, InstanceState, Reason, Secret};
 
 /// Claimed by an earlier process; nothing is found of a machine.
@@ -28,7 +28,11 @@ rows! {
         let made = case.instance("m1", InstanceState::Provisioning);
         case.created(Ok(made))
     } => Action::WriteStatus(_), _, Stage::Provisioning(None),
-    a_vanished_machine_is_hidden: Case::published().absent("m1")
+    an_absent_machine_asks_for_another: Case::published().absent("m1")
+        => Action::AskLeave(Ask { purpose: Purpose::Repair, .. }), _, Stage::Untouched,
+    an_absent_machine_waits_for_another: Case::published().absent("m1").refused(Refusal::Capped)
+        => Action::WriteStatus(_), Requeue::After(_), Stage::Replacing(_),
+    a_vanished_machine_is_hidden: Case::published().absent("m1").granted()
         => Action::WriteStatus(_), _, Stage::Replacing(_),
     the_cloud_init_is_unusable: Case::managed().edit(|observed| {
         observed.surroundings.cloud_init = CloudInitView::Problem("no such Secret".to_owned());
@@ -43,9 +47,13 @@ rows! {
         let case = two();
         case.edit(|observed| { observed.pass.machines.remove(&id("m1")); observed.object.planned_id = None; })
     } => Action::Get(_), _, Stage::Untouched,
-    the_object_is_looked_at_before_a_surplus_delete: two()
+    a_surplus_machine_asks_to_leave: two()
+        => Action::AskLeave(Ask { purpose: Purpose::Surplus, .. }), _, Stage::Untouched,
+    a_surplus_machine_waits_to_leave: two().refused(Refusal::Capped)
+        => Action::WriteStatus(_), Requeue::After(_), Stage::Creating,
+    the_object_is_looked_at_before_a_surplus_delete: two().granted()
         => Action::LookAgain, _, Stage::Untouched,
-    a_surplus_machine_is_deleted: two().fresh()
+    a_surplus_machine_is_deleted: two().granted().fresh()
         => Action::Delete { why: "surplus", .. }, _, Stage::Untouched,
     surplus_machines_are_going: two().fresh().delete_sent()
         => Action::WriteStatus(_), Requeue::After(_), Stage::Creating,

@@ -2,7 +2,7 @@
 
 use super::case::Case;
 use super::rows;
-use crate::lifecycle::{Action, ProviderView, ProvisionedReason, Requeue, Stage};
+use crate::lifecycle::{Action, Ask, ProviderView, ProvisionedReason, Purpose, Refusal, Requeue, Stage};
 use crate::provider::{InstanceState, Reason};
 
 /// Nothing is found of the machine.
@@ -27,7 +27,15 @@ rows! {
         let other = case.instance("m2", InstanceState::Running);
         case.listed(vec![other])
     } => Action::Get(_), _, Stage::Untouched,
-    a_deletion_deletes_the_machine: Case::published().deleted().in_state(InstanceState::Running)
+    a_deleted_machine_asks_to_leave: Case::published().deleted().in_state(InstanceState::Running)
+        => Action::AskLeave(Ask { purpose: Purpose::Deletion, .. }), _, Stage::Untouched,
+    a_deletion_waits_for_its_turn: Case::published().deleted().in_state(InstanceState::Running).refused(Refusal::Capped)
+        => Action::WriteStatus(_), Requeue::After(_), Stage::Deleting(None),
+    an_abandoned_proxy_leaves_its_machine_behind: {
+        let case = Case::published().deleted().edit(|observed| observed.object.abandon = true);
+        case.provider(ProviderView::Unknown(Vec::new()))
+    } => Action::Abandon { machine: Some(_), .. }, _, Stage::Untouched,
+    a_deletion_deletes_the_machine: Case::published().deleted().in_state(InstanceState::Running).granted()
         => Action::Delete { why: "deleted", .. }, _, Stage::Untouched,
     a_deletion_waits_for_the_machine: Case::published().deleted().in_state(InstanceState::Running).delete_sent()
         => Action::WriteStatus(_), Requeue::After(_), Stage::Deleting(None),

@@ -4,7 +4,9 @@ use super::case::{Case, failure};
 use super::rows;
 use crate::crd::FINALIZER;
 use crate::lifecycle::pass::ApiState;
-use crate::lifecycle::{Action, Outcome, ProviderView, ProvisionedReason, Requeue, Stage, Written, sending};
+use crate::lifecycle::{
+    Action, Outcome, ProviderView, ProvisionedReason, Refusal, Requeue, Stage, Written, sending,
+};
 use crate::provider::{HostFault, InstanceState, Reason};
 
 fn failed() -> ProviderView {
@@ -29,9 +31,17 @@ rows! {
         => Action::Wait, Requeue::Done, Stage::Untouched,
     the_object_is_gone_but_not_its_machine: Case::claimed().gone().unrecorded()
         => Action::Get(_), _, Stage::Untouched,
-    the_object_went_during_its_create: {
+    a_machine_without_an_object_asks_to_leave: {
         let case = Case::claimed().unrecorded();
         case.in_state(InstanceState::Provisioning).gone()
+    } => Action::AskLeave(_), _, Stage::Untouched,
+    a_machine_without_an_object_waits_to_leave: {
+        let case = Case::claimed().unrecorded();
+        case.in_state(InstanceState::Provisioning).gone().refused(Refusal::Capped)
+    } => Action::Wait, Requeue::After(_), Stage::Untouched,
+    the_object_went_during_its_create: {
+        let case = Case::claimed().unrecorded();
+        case.in_state(InstanceState::Provisioning).gone().granted()
     } => Action::Delete { why: "object-gone", .. }, _, Stage::Untouched,
     the_object_is_gone_its_machine_going: {
         let case = Case::claimed().unrecorded();

@@ -1,0 +1,111 @@
+//! May a machine be taken away now? The ledger of the process says so; here stand the question and what a
+//! Proxy shows while the answer is no.
+
+use std::time::Duration;
+
+use crate::ids::{Incarnation, InstanceId};
+use crate::lifecycle::memory::incarnation_of;
+use crate::lifecycle::{
+    Action, Admission, Ask, Decision, ProvisionedReason, Purpose, Refusal, Requeue, Stage,
+};
+use crate::provider::{Instance, ProviderInfo};
+
+use super::context::{Context, act, intent};
+
+/// What the ledger said.
+pub(super) enum Leave {
+    /// It was not asked yet: this asks.
+    Ask(Box<Decision>),
+    /// It may go.
+    Granted,
+    /// It has to wait, and why.
+    Wait(Refusal, Duration),
+}
+
+/// Asks for this machine, or has the answer of this pass.
+pub(super) fn leave(
+    cx: &Context<'_>,
+    row: &'static str,
+    provider: &ProviderInfo,
+    (machine, incarnation): (&InstanceId, Option<&Incarnation>),
+    purpose: Purpose,
+) -> Leave {
+    let ask = Ask {
+        uid: cx.observed.object.uid.clone(),
+        provider: provider.name.clone(),
+        machine: machine.clone(),
+        incarnation: incarnation.cloned(),
+        purpose,
+        replacement: provider.settings.replacement,
+    };
+    match cx.observed.pass.answers.iter().find(|(asked, _)| *asked == ask) {
+        None => Leave::Ask(Box::new(act(row, Action::AskLeave(ask), intent(Stage::Untouched)))),
+        Some((_, Admission::Granted)) => Leave::Granted,
+        Some((_, Admission::Refused { why, retry })) => Leave::Wait(*why, *retry),
+    }
+}
+
+/// The same for a machine that was seen.
+pub(super) fn leave_of(
+    cx: &Context<'_>,
+    row: &'static str,
+    provider: &ProviderInfo,
+    instance: &Instance,
+    purpose: Purpose,
+) -> Leave {
+    leave(cx, row, provider, (&instance.id, incarnation_of(instance).as_ref()), purpose)
+}
+
+/// A machine that looks broken while so many do that the look itself is suspect: it stays as it is. None:
+/// whatever follows may follow.
+pub(super) fn suspicion(cx: &Context<'_>, provider: &ProviderInfo, instance: &Instance) -> Option<Decision> {
+    match leave_of(cx, "a_broken_machine_asks_to_leave", provider, instance, Purpose::Repair) {
+        Leave::Ask(decision) => Some(*decision),
+        Leave::Wait(Refusal::Suspect, retry) => Some(suspect(cx, provider, retry)),
+        Leave::Granted | Leave::Wait(Refusal::Capped | Refusal::Pending | Refusal::Paused, _) => None,
+    }
+}
+
+/// Nothing is done to a machine of a suspect fleet; probes go on and say whether it serves.
+pub(super) fn suspect(cx: &Context<'_>, provider: &ProviderInfo, retry: Duration) -> Decision {
+    let note = waits_because(Refusal::Suspect, provider);
+    cx.rest("a_suspect_fleet_is_left_alone", cx.kept(Some(note)), Requeue::After(retry))
+}
+
+/// What a Proxy shows whose machine has to wait.
+pub(super) fn waits_because(why: Refusal, provider: &ProviderInfo) -> (ProvisionedReason, String) {
+    let name = &provider.name;
+    match why {
+        Refusal::Pending => (
+            ProvisionedReason::ReplacementPending,
+            format!(
+                "another machine is wanted; as many Proxies of provider {name} as replacement.maxUnavailable \
+                 allows are not ready: this one serves on, and its turn comes when they are"
+            ),
+        ),
+        Refusal::Paused => (
+            ProvisionedReason::ReplacementPaused,
+            format!(
+                "another machine is wanted, but Proxies of provider {name} that were replaced before do not \
+                 become ready: this one serves on. Look at those that are not Ready (kubectl get px), then \
+                 correct or undo the change, or delete them"
+            ),
+        ),
+        Refusal::Capped => (
+            ProvisionedReason::ReplacementPending,
+            format!(
+                "another machine is wanted; as many machines of provider {name} as may be replaced in a \
+                 minute (--max-replacements-per-minute) were: its turn comes"
+            ),
+        ),
+        Refusal::Suspect => (
+            ProvisionedReason::FleetSuspect,
+            format!(
+                "so many machines of provider {name} look broken or absent at once that the look itself is \
+                 suspected: they are left as they are and made anew one after the other as the ones before \
+                 come back. Check the provider's account, credentials, region and API; if the machines are \
+                 really gone, nothing needs to be done"
+            ),
+        ),
+    }
+}

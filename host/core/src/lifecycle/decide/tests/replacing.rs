@@ -1,0 +1,236 @@
+//! Rows about machines that wait for room, drain, or are asked to go by a person; and what holds of them.
+
+use super::case::{Case, failure};
+use super::rows;
+use crate::crd::Phase;
+use crate::facts::Auth;
+use crate::lifecycle::{Action, Ask, ProvisionedReason, Purpose, Refusal, Requeue, Stage};
+use crate::provider::{InstanceState, Reason};
+
+/// It serves, and the spec asks for another one; nobody has leases.
+fn outdated() -> Case {
+    let runs = Case::published().healthy("i1").in_state(InstanceState::Running).written();
+    runs.edited().validated(Ok(()))
+}
+
+/// The machine of the spec before still runs.
+fn runs(case: Case) -> Case {
+    case.found(Case::published().instance("m1", InstanceState::Running))
+}
+
+/// It drains, with a lease.
+fn draining() -> Case {
+    outdated().leased(1).granted().written()
+}
+
+/// A person asked for another machine than the one that serves.
+fn asked_for(nonce: &str) -> Case {
+    let runs = Case::published().healthy("i1").in_state(InstanceState::Running).written();
+    nonced(runs, nonce).validated(Ok(()))
+}
+
+fn nonced(case: Case, nonce: &str) -> Case {
+    case.edit(|observed| observed.object.replace_nonce = Some(nonce.to_owned()))
+}
+
+rows! {
+    a_machine_asks_for_room: outdated()
+        => Action::AskLeave(Ask { purpose: Purpose::Exchange, .. }), _, Stage::Untouched,
+    a_machine_waits_for_room: outdated().refused(Refusal::Pending)
+        => Action::WriteStatus(_), Requeue::After(_), Stage::Kept(Some((ProvisionedReason::ReplacementPending, _))),
+    the_machine_drains: outdated().leased(1).granted()
+        => Action::WriteStatus(_), Requeue::After(_), Stage::Draining(_),
+    a_machine_asks_to_leave: runs(draining().leased(0).later(4).next_pass())
+        => Action::AskLeave(Ask { purpose: Purpose::Removal, .. }), _, Stage::Untouched,
+    a_machine_waits_to_leave: {
+        runs(draining().leased(0).later(4).next_pass()).refused(Refusal::Capped)
+    } => Action::WriteStatus(_), Requeue::After(_), Stage::Draining(_),
+    a_person_asked_for_another_machine: {
+        let over = asked_for("1").leased(1).granted().written().leased(0).later(4).next_pass();
+        over.in_state(InstanceState::Running).granted()
+    } => Action::WriteStatus(_), _, Stage::Replacing(_),
+    a_broken_machine_asks_to_leave: Case::published().in_state(InstanceState::Stopped)
+        => Action::AskLeave(Ask { purpose: Purpose::Repair, .. }), _, Stage::Untouched,
+    a_suspect_fleet_is_left_alone: Case::published().in_state(InstanceState::Stopped).refused(Refusal::Suspect)
+        => Action::WriteStatus(_), Requeue::After(_), Stage::Kept(Some((ProvisionedReason::FleetSuspect, _))),
+}
+
+/// The status that the decision writes.
+fn written_status(case: &Case) -> crate::crd::ProxyStatus {
+    let decision = case.decide();
+    let Action::WriteStatus(status) = decision.action else { panic!("{decision:#?}") };
+    *status
+}
+
+#[test]
+fn a_machine_that_waits_for_room_stays_ready_and_says_why() {
+    for (why, reason) in [
+        (Refusal::Pending, "ReplacementPending"),
+        (Refusal::Paused, "ReplacementPaused"),
+        (Refusal::Suspect, "FleetSuspect"),
+    ] {
+        let status = written_status(&outdated().refused(why));
+        assert_eq!(status.phase, Phase::Ready);
+        assert!(status.ip.is_some());
+        let said: Vec<String> =
+            status.conditions.iter().map(|it| format!("{}={}/{}", it.type_, it.status, it.reason)).collect();
+        assert_eq!(said[0], format!("Provisioned=True/{reason}"));
+        assert_eq!(said[2], "Ready=True/ProbeSucceeded");
+    }
+}
+
+#[test]
+fn a_draining_machine_keeps_its_address_and_its_verdict_and_is_ready_for_nobody() {
+    let status = written_status(&outdated().leased(1).granted());
+    assert_eq!(status.phase, Phase::Replacing);
+    assert_eq!(status.ip.as_deref(), Some("10.0.0.1"));
+    let said: Vec<String> =
+        status.conditions.iter().map(|it| format!("{}={}/{}", it.type_, it.status, it.reason)).collect();
+    assert_eq!(said, ["Provisioned=False/Draining", "Healthy=True/ProbeSucceeded", "Ready=False/Draining"]);
+}
+
+#[test]
+fn a_drain_ends_with_the_last_lease_or_with_its_time() {
+    let row = |case: Case| runs(case.next_pass()).decide().row;
+    assert_eq!(row(draining().later(299)), "the_machine_drains");
+    assert_eq!(row(draining().later(300)), "a_machine_asks_to_leave");
+    assert_eq!(row(draining().later(4).leased(0)), "a_machine_asks_to_leave");
+    assert_eq!(
+        row(draining().later(2).leased(0)),
+        "the_machine_drains",
+        "the pool may not have heard of it yet"
+    );
+}
+
+#[test]
+fn a_drain_goes_on_where_it_was_after_a_restart() {
+    let restarted = |seconds| {
+        let case =
+            draining().later(seconds).edit(|observed| observed.memory = crate::lifecycle::Memory::new(8));
+        runs(runs(case.next_pass()).later(150).next_pass()).decide().row
+    };
+    assert_eq!(restarted(149), "the_machine_drains");
+    // Already checked before, or checked now: both lead on.
+    assert_eq!(restarted(151), "the_new_spec_is_checked");
+}
+
+#[test]
+fn without_a_drain_the_machine_goes_at_once_when_there_is_room() {
+    let case = outdated().leased(5).edit(|observed| {
+        if let crate::lifecycle::ProviderView::Ready(provider) = &mut observed.surroundings.provider {
+            provider.info.settings.replacement.drain = std::time::Duration::ZERO;
+        }
+    });
+    assert_eq!(case.granted().decide().row, "a_machine_asks_to_leave");
+}
+
+#[test]
+fn a_machine_that_serves_nobody_needs_no_room() {
+    let case = Case::published().in_state(InstanceState::Running).edited().validated(Ok(()));
+    let Action::AskLeave(ask) = case.decide().action else { panic!() };
+    assert_eq!(ask.purpose, Purpose::Removal);
+}
+
+#[test]
+fn an_edit_that_is_undone_during_the_drain_brings_the_machine_back() {
+    let undone = draining().later(4).next_pass().edit(|observed| observed.object.spec.port = None);
+    let status = written_status(&undone.in_state(InstanceState::Running));
+    assert_eq!((status.phase, status.replacing), (Phase::Ready, None));
+}
+
+#[test]
+fn a_mistake_during_the_drain_brings_the_machine_back() {
+    let refused = runs(draining().later(301).next_pass());
+    let status = written_status(&refused.clone().validated(Err(failure(Reason::Permanent))));
+    assert_eq!((status.phase, status.ip.as_deref()), (Phase::Failed, Some("10.0.0.1")));
+    let missing = |observed: &mut crate::lifecycle::Observed| {
+        observed.surroundings.auth = Auth::Missing("no such Secret".to_owned());
+    };
+    assert_eq!(written_status(&refused.edit(missing)).phase, Phase::Ready);
+    let only_deletes = runs(draining().later(4).next_pass().delete_only());
+    assert_eq!(written_status(&only_deletes).phase, Phase::Ready);
+    let unreadable = draining().later(4).next_pass().edit(|observed| {
+        observed.surroundings.cloud_init =
+            crate::lifecycle::CloudInitView::Problem("no such Secret".to_owned());
+    });
+    assert_eq!(written_status(&runs(unreadable)).phase, Phase::Ready);
+}
+
+#[test]
+fn a_value_of_the_replace_annotation_is_taken_up_once_with_the_machine_it_is_for() {
+    let draining = asked_for("1").leased(1).granted();
+    let status = written_status(&draining);
+    assert_eq!((status.replace_nonce.as_deref(), status.replacing.as_deref()), (Some("1"), Some("i1")));
+    // The process dies; the value was taken up and its machine is still there: it goes.
+    let restarted = draining.written().edit(|observed| observed.memory = crate::lifecycle::Memory::new(8));
+    let restarted = restarted.later(300).next_pass().in_state(InstanceState::Running);
+    assert_eq!(restarted.decide().row, "the_new_spec_is_checked");
+    // The next machine is another one: nothing asks for a further one.
+    let another = |case: &Case| {
+        let mut instance = case.instance("m1", InstanceState::Running);
+        instance.incarnation = Some(crate::ids::Incarnation::parse("i2").unwrap());
+        instance
+    };
+    let instance = another(&restarted);
+    let renewed = restarted.next_pass().found(instance);
+    assert_eq!(renewed.decide().row, "the_machine_runs");
+    let status = written_status(&renewed.clone().healthy("i2"));
+    assert_eq!((status.replace_nonce.as_deref(), status.replacing), (Some("1"), None));
+    // Another value asks again.
+    assert_eq!(nonced(renewed.written(), "2").decide().row, "the_new_spec_is_checked");
+}
+
+#[test]
+fn the_first_machine_serves_a_value_that_was_there_before_it() {
+    let case = nonced(Case::claimed(), "1");
+    let made = case.instance("m1", InstanceState::Provisioning);
+    let status = written_status(&case.created(Ok(made)));
+    assert_eq!((status.replace_nonce.as_deref(), status.replacing), (Some("1"), None));
+}
+
+#[test]
+fn a_value_that_is_taken_away_again_replaces_nothing() {
+    let undone = asked_for("1").leased(1).granted().written().later(4).next_pass();
+    let undone =
+        undone.edit(|observed| observed.object.replace_nonce = None).in_state(InstanceState::Running);
+    assert_eq!(undone.decide().row, "the_machine_runs");
+}
+
+#[test]
+fn an_absent_machine_that_a_person_asked_to_go_is_settled_before_the_next_is_made() {
+    let going = asked_for("1").leased(1).granted().written().leased(0).later(4).next_pass();
+    let going = going.in_state(InstanceState::Running).granted().written().delete_sent();
+    let absent = going.later(20).next_pass().absent("m1").granted();
+    let status = written_status(&absent);
+    assert_eq!((status.provider_id, status.replacing), (None, None));
+    assert_eq!(status.replace_nonce.as_deref(), Some("1"));
+}
+
+#[test]
+fn a_provider_that_only_deletes_makes_no_other_machine_for_a_person() {
+    assert_eq!(asked_for("1").delete_only().decide().row, "the_machine_runs");
+}
+
+#[test]
+fn waiting_for_room_asks_the_provider_nothing() {
+    let waiting = outdated().refused(Refusal::Pending).written().later(10).next_pass();
+    assert_eq!(waiting.decide().row, "a_machine_asks_for_room");
+    let admitted = waiting.granted().decide();
+    assert!(matches!(admitted.action, Action::Get(_)), "a look, before it is taken from clients");
+    let later = runs(outdated().later(601).next_pass());
+    assert_eq!(later.decide().row, "the_new_spec_is_checked", "an old answer is not good for ever");
+}
+
+#[test]
+fn abandoning_counts_only_while_the_provider_is_unknown_or_failed() {
+    let abandon = |case: Case| case.edit(|observed| observed.object.abandon = true);
+    let row = |view| abandon(Case::published().deleted()).provider(view).decide().row;
+    use crate::lifecycle::ProviderView;
+    let failed = ProviderView::Failed { stage: "compile", reason: "no".to_owned() };
+    assert_eq!(row(failed), "an_abandoned_proxy_leaves_its_machine_behind");
+    assert_eq!(row(ProviderView::Unknown(Vec::new())), "an_abandoned_proxy_leaves_its_machine_behind");
+    assert_eq!(row(ProviderView::Loading), "the_provider_is_loading");
+    assert_eq!(abandon(Case::published().deleted()).decide().row, "a_deletion_looks_at_the_machine");
+    let lives = abandon(Case::published()).provider(ProviderView::Unknown(Vec::new()));
+    assert_eq!(lives.decide().row, "the_provider_is_unavailable_the_machine_goes_on");
+}

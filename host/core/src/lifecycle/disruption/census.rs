@@ -1,0 +1,55 @@
+//! Who of a provider's Managed Proxies serves clients now.
+
+use std::collections::BTreeMap;
+
+use crate::crd::Mode;
+use crate::facts::{Fleet, ProxyFacts};
+use crate::ids::{Incarnation, ProviderName, ProxyUid};
+
+/// Standing of one Proxy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Standing {
+    /// Clients can be sent there.
+    pub(super) serves: bool,
+    /// It still shows its address while its leases run out.
+    pub(super) drains: bool,
+    /// It can't become ready without a change by a person.
+    pub(super) failed: bool,
+    /// The machine that it shows.
+    pub(super) incarnation: Option<Incarnation>,
+}
+
+/// The Managed Proxies of one provider; those being deleted no longer count.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Census {
+    pub(super) all: BTreeMap<ProxyUid, Standing>,
+    /// Those that serve nobody.
+    pub(super) down: Vec<ProxyUid>,
+}
+
+impl Census {
+    /// One census per provider.
+    pub fn of(fleet: &Fleet) -> BTreeMap<ProviderName, Self> {
+        let mut censuses: BTreeMap<ProviderName, Self> = BTreeMap::new();
+        let counted = fleet.proxies.values().filter(|facts| facts.mode == Mode::Managed && !facts.deleting);
+        for facts in counted {
+            if let Some(provider) = &facts.provider {
+                censuses.entry(provider.clone()).or_default().add(facts);
+            }
+        }
+        censuses
+    }
+
+    fn add(&mut self, facts: &ProxyFacts) {
+        let standing = Standing {
+            serves: facts.serves(),
+            drains: facts.is_leaving() && facts.machine.is_some(),
+            failed: facts.has_failed(),
+            incarnation: facts.machine.as_ref().map(|machine| machine.incarnation.clone()),
+        };
+        if !standing.serves {
+            self.down.push(facts.uid.clone());
+        }
+        self.all.insert(facts.uid.clone(), standing);
+    }
+}

@@ -1,0 +1,359 @@
+//! Fleets that are replaced, broken, or seen wrongly, and how much of them the ledger lets go.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::census::Standing;
+use super::{Admission, Ask, Caps, Census, Ledger, Purpose, Refusal};
+use crate::ids::{Incarnation, InstanceId, ProviderName, ProxyUid};
+use crate::provider::{MaxUnavailable, Replacement};
+use crate::time::Moment;
+
+/// A fleet and its ledger; each Proxy is at its n-th machine.
+struct Fleet {
+    ledger: Ledger,
+    machines: BTreeMap<usize, u32>,
+    serves: BTreeMap<usize, bool>,
+    failed: Vec<usize>,
+    replacement: Replacement,
+    clock: Duration,
+}
+
+fn uid(number: usize) -> ProxyUid {
+    ProxyUid::parse(format!("u{number:04}")).unwrap()
+}
+
+fn incarnation(number: usize, machine: u32) -> Incarnation {
+    Incarnation::parse(format!("i{number}-{machine}")).unwrap()
+}
+
+impl Fleet {
+    /// All serve; the operator began long ago.
+    fn of(size: usize, max_unavailable: MaxUnavailable) -> Self {
+        let mut fleet = Self {
+            ledger: Ledger::new(Caps::default(), Moment::after_start(Duration::ZERO)),
+            machines: (0..size).map(|number| (number, 1)).collect(),
+            serves: (0..size).map(|number| (number, true)).collect(),
+            failed: Vec::new(),
+            replacement: Replacement { max_unavailable, ..Replacement::default() },
+            clock: Duration::from_hours(1),
+        };
+        fleet.ledger.ask(&fleet.question(0, Purpose::Surplus), &fleet.census(), fleet.now());
+        fleet.clock += Duration::from_mins(10);
+        fleet
+    }
+
+    fn now(&self) -> Moment {
+        Moment::after_start(self.clock)
+    }
+
+    fn restart(&mut self) {
+        self.ledger = Ledger::new(Caps::default(), self.now());
+    }
+
+    fn census(&self) -> Census {
+        let mut census = Census::default();
+        for (number, machine) in &self.machines {
+            let serves = self.serves[number];
+            let standing = Standing {
+                serves,
+                drains: false,
+                failed: self.failed.contains(number),
+                incarnation: serves.then(|| incarnation(*number, *machine)),
+            };
+            if !serves {
+                census.down.push(uid(*number));
+            }
+            census.all.insert(uid(*number), standing);
+        }
+        census
+    }
+
+    fn question(&self, number: usize, purpose: Purpose) -> Ask {
+        Ask {
+            uid: uid(number),
+            provider: ProviderName::parse("p").unwrap(),
+            machine: InstanceId::parse(format!("m{number}")).unwrap(),
+            incarnation: Some(incarnation(number, self.machines[&number])),
+            purpose,
+            replacement: self.replacement,
+        }
+    }
+
+    fn ask(&mut self, number: usize, purpose: Purpose) -> Admission {
+        let (question, census, now) = (self.question(number, purpose), self.census(), self.now());
+        self.ledger.ask(&question, &census, now)
+    }
+
+    fn granted(&mut self, purpose: Purpose) -> Vec<usize> {
+        let all: Vec<usize> = self.machines.keys().copied().collect();
+        all.into_iter().filter(|number| self.ask(*number, purpose) == Admission::Granted).collect()
+    }
+
+    fn why(&mut self, number: usize, purpose: Purpose) -> Option<Refusal> {
+        match self.ask(number, purpose) {
+            Admission::Granted => None,
+            Admission::Refused { why, .. } => Some(why),
+        }
+    }
+
+    fn away(&mut self, numbers: &[usize]) {
+        for number in numbers {
+            self.serves.insert(*number, false);
+        }
+    }
+
+    /// The next machines of these serve.
+    fn back(&mut self, numbers: &[usize]) {
+        for number in numbers {
+            self.serves.insert(*number, true);
+            *self.machines.get_mut(number).unwrap() += 1;
+        }
+    }
+
+    fn later(&mut self, seconds: u64) {
+        self.clock += Duration::from_secs(seconds);
+    }
+}
+
+const FIFTH: MaxUnavailable = MaxUnavailable::Percent(20);
+
+#[test]
+fn as_many_as_may_be_away_are_admitted_although_the_fleet_does_not_show_it_yet() {
+    for (size, max, expected) in [
+        (50, FIFTH, 10),
+        (1, FIFTH, 1),
+        (3, FIFTH, 1),
+        (5, MaxUnavailable::Count(9), 5),
+        (5, MaxUnavailable::Count(2), 2),
+    ] {
+        let mut fleet = Fleet::of(size, max);
+        assert_eq!(fleet.granted(Purpose::Exchange).len(), expected, "{max:?} of {size}");
+        let first: Vec<usize> = (0..expected).collect();
+        fleet.away(&first);
+        assert_eq!(fleet.granted(Purpose::Exchange), first, "those that have room keep it");
+    }
+}
+
+#[test]
+fn every_fleet_is_replaced_in_the_end_and_never_more_than_may_be_away_are() {
+    for (size, max) in [(1, FIFTH), (2, FIFTH), (7, FIFTH), (50, FIFTH), (9, MaxUnavailable::Count(4))] {
+        let mut fleet = Fleet::of(size, max);
+        for _ in 0..size + 1 {
+            let wanting: Vec<usize> = (0..size).filter(|number| fleet.machines[number] == 1).collect();
+            let admitted: Vec<usize> = wanting
+                .into_iter()
+                .filter(|number| fleet.ask(*number, Purpose::Exchange) == Admission::Granted)
+                .collect();
+            assert!(admitted.len() <= max.of(size));
+            fleet.away(&admitted);
+            fleet.later(120);
+            for number in &admitted {
+                assert_eq!(fleet.ask(*number, Purpose::Removal), Admission::Granted);
+            }
+            fleet.later(60);
+            fleet.back(&admitted);
+        }
+        assert!(fleet.machines.values().all(|machine| *machine == 2), "{size} {max:?}");
+    }
+}
+
+#[test]
+fn those_that_are_away_for_another_reason_take_up_room() {
+    let mut fleet = Fleet::of(50, FIFTH);
+    fleet.away(&(40..48).collect::<Vec<_>>());
+    let granted = (0..40).filter(|number| fleet.ask(*number, Purpose::Exchange) == Admission::Granted);
+    assert_eq!(granted.count(), 2);
+    assert_eq!(fleet.why(5, Purpose::Exchange), Some(Refusal::Pending));
+}
+
+#[test]
+fn replacements_that_do_not_become_ready_stop_the_others_until_they_do() {
+    let mut fleet = Fleet::of(50, FIFTH);
+    let first = [0, 1, 2];
+    for number in first {
+        assert_eq!(fleet.ask(number, Purpose::Exchange), Admission::Granted);
+        assert_eq!(fleet.ask(number, Purpose::Removal), Admission::Granted);
+    }
+    fleet.away(&first);
+    fleet.later(599);
+    assert_eq!(fleet.ask(3, Purpose::Exchange), Admission::Granted);
+    fleet.later(1);
+    assert_eq!(fleet.why(4, Purpose::Exchange), Some(Refusal::Paused));
+    fleet.back(&first);
+    assert_eq!(fleet.ask(4, Purpose::Exchange), Admission::Granted);
+}
+
+#[test]
+fn a_replacement_that_failed_stops_the_others_at_once() {
+    let mut fleet = Fleet::of(50, FIFTH);
+    assert_eq!(fleet.ask(0, Purpose::Exchange), Admission::Granted);
+    assert_eq!(fleet.ask(0, Purpose::Removal), Admission::Granted);
+    fleet.away(&[0]);
+    fleet.failed.push(0);
+    fleet.later(5);
+    assert_eq!(fleet.why(1, Purpose::Exchange), Some(Refusal::Paused));
+    // Its owner deletes it: the others go on.
+    fleet.machines.remove(&0);
+    assert_eq!(fleet.ask(1, Purpose::Exchange), Admission::Granted);
+}
+
+#[test]
+fn a_fleet_that_has_no_room_for_long_says_that_it_is_paused_also_after_a_restart() {
+    let mut fleet = Fleet::of(5, FIFTH);
+    fleet.away(&[4]);
+    fleet.restart();
+    assert_eq!(fleet.why(0, Purpose::Exchange), Some(Refusal::Pending));
+    fleet.later(600);
+    assert_eq!(fleet.why(0, Purpose::Exchange), Some(Refusal::Paused));
+}
+
+#[test]
+fn room_that_is_not_used_is_free_again() {
+    let mut fleet = Fleet::of(1, FIFTH);
+    fleet.machines.insert(1, 1);
+    fleet.serves.insert(1, true);
+    assert_eq!(fleet.ask(0, Purpose::Exchange), Admission::Granted);
+    fleet.later(89);
+    assert_eq!(fleet.why(1, Purpose::Exchange), Some(Refusal::Pending));
+    fleet.later(1);
+    assert_eq!(fleet.ask(1, Purpose::Exchange), Admission::Granted);
+}
+
+#[test]
+fn a_machine_that_may_go_pays_once() {
+    let mut fleet = Fleet::of(200, MaxUnavailable::Percent(100));
+    let asked: Vec<bool> = (0..100).map(|_| fleet.ask(7, Purpose::Removal) == Admission::Granted).collect();
+    assert!(asked.iter().all(|granted| *granted));
+    assert_eq!(fleet.granted(Purpose::Removal).len(), 15, "a quarter of the cap at once, one of them known");
+}
+
+/// Most grants within a minute while all ask all the time; the operator restarts now and then.
+fn most_in_a_minute(purpose: Purpose, restart_every: Option<u64>) -> usize {
+    let mut fleet = Fleet::of(130, MaxUnavailable::Percent(100));
+    let mut grants: Vec<Duration> = Vec::new();
+    let mut left: Vec<usize> = (0..130).collect();
+    for second in 0..80 {
+        if restart_every.is_some_and(|every| second % every == every - 1) {
+            fleet.restart();
+        }
+        let (census, now) = (fleet.census(), fleet.now());
+        left.retain(|number| {
+            let granted =
+                fleet.ledger.ask(&fleet.question(*number, purpose), &census, now) == Admission::Granted;
+            if granted {
+                grants.push(fleet.clock);
+            }
+            !granted
+        });
+        fleet.later(1);
+    }
+    let within = |from: &Duration| {
+        grants.iter().filter(|at| *at >= from && **at - *from < Duration::from_mins(1)).count()
+    };
+    grants.iter().map(within).max().unwrap_or_default()
+}
+
+#[test]
+fn no_minute_sees_more_machines_go_than_the_cap_whatever_they_go_for() {
+    for purpose in [Purpose::Removal, Purpose::Repair, Purpose::Surplus] {
+        assert!(most_in_a_minute(purpose, None) <= 60, "{purpose:?}");
+    }
+    assert!(most_in_a_minute(Purpose::Surplus, Some(20)) <= 64, "one more for each restart at most");
+}
+
+#[test]
+fn a_fleet_that_looks_broken_all_at_once_is_left_alone_but_for_a_few() {
+    for size in [50, 10] {
+        let mut fleet = Fleet::of(size, FIFTH);
+        // Whoever looks is wrong: all serve, and go on asking.
+        let mut taken = Vec::new();
+        for _ in 0..20 {
+            let granted = fleet.granted(Purpose::Repair);
+            fleet.away(&granted);
+            taken.extend(granted);
+            fleet.later(15);
+        }
+        taken.sort_unstable();
+        taken.dedup();
+        assert!(taken.len() <= size / 5, "{} of {size}", taken.len());
+        let left = (0..size).find(|number| !taken.contains(number)).unwrap();
+        assert_eq!(fleet.why(left, Purpose::Repair), Some(Refusal::Suspect));
+        assert_eq!(fleet.why(left, Purpose::Exchange), Some(Refusal::Suspect));
+        // The look is right again.
+        fleet.later(121);
+        fleet.back(&taken);
+        assert_eq!(fleet.ask(left, Purpose::Exchange), Admission::Granted);
+    }
+}
+
+#[test]
+fn machines_of_a_suspect_fleet_come_back_one_after_the_other_then_faster() {
+    let mut fleet = Fleet::of(100, FIFTH);
+    fleet.restart();
+    let all: Vec<usize> = (0..100).collect();
+    fleet.away(&all);
+    let mut rounds = Vec::new();
+    let mut left = all;
+    while !left.is_empty() {
+        assert!(rounds.len() < 40, "{rounds:?}");
+        let mut granted = Vec::new();
+        for number in &left {
+            if fleet.ask(*number, Purpose::Repair) == Admission::Granted {
+                granted.push(*number);
+            }
+        }
+        rounds.push(granted.len());
+        fleet.later(60);
+        fleet.back(&granted);
+        left.retain(|number| !granted.contains(number));
+    }
+    assert!(rounds[0] <= 2, "{rounds:?}");
+    assert!(rounds[..4].iter().sum::<usize>() <= 15, "{rounds:?}");
+    assert!(rounds.iter().max() > Some(&10), "{rounds:?}");
+}
+
+#[test]
+fn a_suspect_fleet_whose_repairs_never_come_back_is_still_tried_now_and_then() {
+    let mut fleet = Fleet::of(20, FIFTH);
+    fleet.restart();
+    fleet.away(&(0..20).collect::<Vec<_>>());
+    let mut granted = std::collections::BTreeSet::new();
+    for _ in 0..240 {
+        granted.extend(fleet.granted(Purpose::Repair));
+        fleet.later(15);
+    }
+    assert!((4..=10).contains(&granted.len()), "{} in an hour", granted.len());
+}
+
+#[test]
+fn a_few_broken_machines_are_made_anew_at_once() {
+    for (size, broken) in [(1, 1), (2, 2), (3, 2), (50, 10)] {
+        let mut fleet = Fleet::of(size, FIFTH);
+        let numbers: Vec<usize> = (0..broken).collect();
+        fleet.away(&numbers);
+        for number in numbers {
+            assert_eq!(fleet.ask(number, Purpose::Repair), Admission::Granted, "{number} of {size}");
+        }
+    }
+}
+
+#[test]
+fn deletions_have_a_cap_of_their_own() {
+    let mut fleet = Fleet::of(1, FIFTH);
+    fleet.machines.clear();
+    let started = fleet.clock;
+    let mut left: Vec<usize> = (0..1000).collect();
+    while !left.is_empty() {
+        for number in left.clone() {
+            fleet.machines.insert(number, 1);
+            let question = fleet.question(number, Purpose::Deletion);
+            let now = fleet.now();
+            if fleet.ledger.ask(&question, &Census::default(), now) == Admission::Granted {
+                left.retain(|known| *known != number);
+            }
+        }
+        fleet.later(1);
+    }
+    assert!(fleet.clock - started <= Duration::from_mins(2), "{:?}", fleet.clock - started);
+}

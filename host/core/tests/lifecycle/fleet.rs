@@ -1,0 +1,192 @@
+//! Fifty Proxies of one provider with one ledger: what one bad edit, one blind observer, or one restart can do
+//! to all of them together.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use egress_proxies_core::crd::Phase;
+use egress_proxies_core::provider::InstanceState;
+
+use super::world::{Shared, World};
+
+const SIZE: usize = 50;
+
+/// Worlds that share a clock and a ledger.
+struct Fleet {
+    worlds: Vec<World>,
+    shared: Rc<RefCell<Shared>>,
+    due: Vec<Duration>,
+}
+
+impl Fleet {
+    /// All Ready.
+    fn new() -> Self {
+        let shared = Rc::new(RefCell::new(Shared::default()));
+        let worlds: Vec<World> = (0..SIZE).map(|number| World::of_fleet(number, &shared)).collect();
+        let due = worlds.iter().map(World::clock).collect();
+        let mut fleet = Self { worlds, shared, due };
+        fleet.run(Duration::from_mins(3));
+        assert_eq!(fleet.serving(), SIZE);
+        fleet
+    }
+
+    /// Lets time pass in steps of a second; each Proxy has its passes when they are due.
+    fn run(&mut self, span: Duration) {
+        for _ in 0..span.as_secs() {
+            self.second();
+        }
+    }
+
+    fn second(&mut self) {
+        for (world, due) in self.worlds.iter_mut().zip(&mut self.due) {
+            world.step(due);
+        }
+        for world in &mut self.worlds {
+            world.advance(Duration::from_secs(1));
+        }
+    }
+
+    /// Every Secret, spec or annotation changes at once: all are looked at.
+    fn all(&mut self, change: impl Fn(&mut World)) {
+        for (world, due) in self.worlds.iter_mut().zip(&mut self.due) {
+            change(world);
+            *due = world.clock();
+        }
+    }
+
+    fn serving(&self) -> usize {
+        self.worlds.iter().filter(|world| world.facts().is_some_and(|facts| facts.serves())).count()
+    }
+
+    fn with_reason(&self, reason: &str) -> usize {
+        let says = |world: &&World| {
+            let status = world.cluster.live().and_then(|proxy| proxy.status.clone()).unwrap_or_default();
+            status.conditions.iter().any(|it| it.type_ == "Provisioned" && it.reason == reason)
+        };
+        self.worlds.iter().filter(says).count()
+    }
+
+    fn creates(&self) -> u32 {
+        self.worlds.iter().map(World::creates).sum()
+    }
+
+    fn restart(&mut self) {
+        self.shared.borrow_mut().ledger = None;
+        self.all(|world| (world.memory, world.verdict) = (None, None));
+    }
+}
+
+fn edit(size: u64) -> impl Fn(&mut World) {
+    move |world| {
+        world.cluster.edit(|spec| {
+            spec.parameters.get_or_insert_default().insert("size".to_owned(), size.into());
+        });
+    }
+}
+
+/// The smallest number that served while this time passed.
+fn fewest_serving(fleet: &mut Fleet, span: Duration) -> usize {
+    let mut fewest = fleet.serving();
+    for _ in 0..span.as_secs() {
+        fleet.second();
+        fewest = fewest.min(fleet.serving());
+    }
+    fewest
+}
+
+#[test]
+fn one_bad_edit_leaves_four_fifths_serving_and_undoing_it_brings_all_back() {
+    let mut fleet = Fleet::new();
+    fleet.all(|world| world.sick_from = Some(2)); // machines of this size run, and no probe succeeds
+    fleet.all(edit(2));
+    let fewest = fewest_serving(&mut fleet, Duration::from_mins(20));
+    assert_eq!(fewest, 40);
+    assert_eq!(fleet.creates(), 60, "no further one is tried");
+    assert_eq!(fleet.with_reason("ReplacementPaused"), 40);
+    fleet.restart();
+    let fewest = fewest_serving(&mut fleet, Duration::from_mins(20));
+    assert_eq!((fewest, fleet.creates()), (40, 60), "nor after a restart");
+    // Undone: the old machines are what is wanted again, and only the sick ones are made anew.
+    fleet.all(|world| world.cluster.edit(|spec| spec.parameters = None));
+    let fewest = fewest_serving(&mut fleet, Duration::from_mins(10));
+    assert_eq!((fewest, fleet.serving(), fleet.creates()), (40, SIZE, 70));
+}
+
+#[test]
+fn a_good_edit_reaches_all_and_never_takes_more_than_a_fifth_away() {
+    let mut fleet = Fleet::new();
+    for world in fleet.worlds.iter_mut().step_by(3) {
+        world.leases = 1; // never given back: the drain takes its full time
+    }
+    fleet.all(edit(2));
+    let fewest = fewest_serving(&mut fleet, Duration::from_mins(45));
+    assert!(fewest >= 40, "{fewest}");
+    assert_eq!((fleet.serving(), fleet.creates()), (SIZE, 100));
+    assert_eq!(fleet.with_reason("Created"), SIZE);
+}
+
+#[test]
+fn a_person_gets_one_new_machine_for_each_proxy_that_asks_although_the_operator_restarts_all_the_time() {
+    let mut fleet = Fleet::new();
+    fleet.all(|world| world.cluster.annotate("crawl.example.com/replace", Some("1")));
+    for _ in 0..40 {
+        let fewest = fewest_serving(&mut fleet, Duration::from_secs(37));
+        assert!(fewest >= 40, "{fewest}");
+        fleet.restart();
+    }
+    fleet.run(Duration::from_mins(30));
+    assert_eq!((fleet.serving(), fleet.creates()), (SIZE, 100));
+}
+
+#[test]
+fn an_observer_that_sees_all_machines_stopped_takes_no_more_than_a_fifth_away() {
+    for restarts in [false, true] {
+        let mut fleet = Fleet::new();
+        fleet.all(|world| world.blind = Some(InstanceState::Stopped));
+        let mut fewest = SIZE;
+        for _ in 0..5 {
+            if restarts {
+                fleet.restart();
+            }
+            fewest = fewest.min(fewest_serving(&mut fleet, Duration::from_mins(1)));
+        }
+        assert!(fewest >= 40, "{fewest}, restarts {restarts}");
+        assert!(fleet.with_reason("FleetSuspect") >= 30, "{}", fleet.with_reason("FleetSuspect"));
+        fleet.all(|world| world.blind = None);
+        fleet.run(Duration::from_mins(30));
+        assert_eq!(fleet.serving(), SIZE, "restarts {restarts}");
+    }
+}
+
+#[test]
+fn a_fleet_that_is_really_gone_comes_back_by_itself() {
+    let mut fleet = Fleet::new();
+    fleet.all(|world| world.cloud.vanish());
+    fleet.run(Duration::from_mins(45));
+    assert_eq!((fleet.serving(), fleet.creates()), (SIZE, 100));
+}
+
+#[test]
+fn deleting_all_takes_two_minutes_at_most_and_leaves_nothing() {
+    let mut fleet = Fleet::new();
+    fleet.all(|world| world.cluster.delete(world.now().wall));
+    fleet.run(Duration::from_mins(2));
+    for world in &fleet.worlds {
+        assert!(world.cluster.live().is_none());
+        world.check_nothing_left();
+    }
+}
+
+#[test]
+fn a_fleet_at_rest_after_a_replacement_writes_nothing() {
+    let mut fleet = Fleet::new();
+    fleet.all(edit(2));
+    fleet.run(Duration::from_mins(20));
+    let writes = |fleet: &Fleet| fleet.worlds.iter().map(|world| world.cluster.writes).sum::<u32>();
+    let before = writes(&fleet);
+    fleet.run(Duration::from_mins(5));
+    assert_eq!(writes(&fleet), before);
+    let ready = |world: &World| world.facts().map(|facts| facts.phase) == Some(Phase::Ready);
+    assert!(fleet.worlds.iter().all(ready));
+}
