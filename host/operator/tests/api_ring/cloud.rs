@@ -1,7 +1,7 @@
 //! A cloud in memory. It keeps real state that outlives the operator under test, and it can lose an answer,
 //! answer late, refuse, hang for ever, and let machines vanish.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -48,6 +48,8 @@ struct State {
     landing: Vec<(Instant, CreateRequest)>,
     names_are_taken: bool,
     why_absent: Option<Failure>,
+    sick: BTreeSet<Incarnation>,
+    shown_as: Option<InstanceState>,
 }
 
 /// The cloud.
@@ -84,6 +86,16 @@ impl Cloud {
         let mut state = self.state();
         state.looks_until_running = until_running;
         state.looks_until_gone = until_gone;
+    }
+
+    /// Whatever their state, all machines look like this to who asks for one.
+    pub(crate) fn show_all_as(&self, state: Option<InstanceState>) {
+        self.state().shown_as = state;
+    }
+
+    /// True if the machine was started with a text that breaks it: no probe succeeds through it.
+    pub(crate) fn is_sick(&self, incarnation: &Incarnation) -> bool {
+        self.state().sick.contains(incarnation)
     }
 
     /// All machines go, as a cloud does without asking.
@@ -186,7 +198,12 @@ impl Cloud {
             instance.state = InstanceState::Running;
             instance.endpoints = vec![endpoint("198.51.100.7", port)];
         }
-        Observation::Found(Box::new(instance.clone()))
+        let mut seen = instance.clone();
+        if let Some(state) = &state.shown_as {
+            seen.state = state.clone();
+            seen.endpoints.clear();
+        }
+        Observation::Found(Box::new(seen))
     }
 
     pub(crate) fn delete(&self, target: &InstanceRef) -> Deletion {
@@ -234,6 +251,8 @@ impl State {
             tags: request.tags.clone(),
         };
         let bootstrap = request.bootstrap.as_ref().map(|text| text.expose().clone());
+        let is_sick = bootstrap.as_ref().is_some_and(|text| text.contains("broken"));
+        self.sick.extend(instance.incarnation.clone().filter(|_| is_sick));
         self.bootstraps.push(bootstrap);
         self.looks.insert(id.clone(), 0);
         self.machines.insert(id, instance.clone());

@@ -2,6 +2,8 @@
 //! Left out, with a line that says so, where `EPO_NODE_BIN` is not set.
 
 #[cfg(test)]
+mod abandon;
+#[cfg(test)]
 mod cloud;
 #[cfg(test)]
 mod clouds;
@@ -11,6 +13,8 @@ mod crashes;
 mod deletions;
 #[cfg(test)]
 mod gc;
+#[cfg(test)]
+mod gentle;
 #[cfg(test)]
 mod happy;
 #[cfg(test)]
