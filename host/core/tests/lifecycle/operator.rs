@@ -120,7 +120,7 @@ pub(crate) fn pass(world: &mut World, script: &Script) -> End {
         return End::NoObject;
     };
     let mut observed = Observed::begin(object, surroundings(world), memory);
-    let (mut provider_calls, mut api_calls) = (0, 0);
+    let mut calls = Calls::default();
     for step in 0.. {
         assert!(step < 200, "a pass without end: {:?}", world.rows);
         observed.surroundings = surroundings(world);
@@ -138,30 +138,7 @@ pub(crate) fn pass(world: &mut World, script: &Script) -> End {
         }
         sending(&mut observed, &decision.action);
         let before = observed.memory.clone();
-        let outcome = match decision.action {
-            Action::Wait => unreachable!(),
-            Action::LookAgain
-            | Action::PatchMetadata(_)
-            | Action::WriteStatus(_)
-            | Action::RemoveFinalizer(_)
-            | Action::Abandon { .. } => {
-                api_calls += 1;
-                api_effect(world, &observed, decision.action, fate_at(&script.api, api_calls - 1))
-            }
-            Action::AskLeave(ask) => {
-                let admission = world.ask(&ask);
-                Outcome::Asked { ask, admission }
-            }
-            Action::ValidateCreate { .. }
-            | Action::Get(_)
-            | Action::ListOwned(_)
-            | Action::Create { .. }
-            | Action::Delete { .. } => {
-                provider_calls += 1;
-                check_fresh(world, script, &observed, &decision.action);
-                provider_effect(world, decision.action, fate_at(&script.fates, provider_calls - 1))
-            }
-        };
+        let outcome = effect(world, script, &observed, decision.action, &mut calls);
         world.check();
         script.edit_during(step, world);
         match death {
@@ -178,6 +155,47 @@ pub(crate) fn pass(world: &mut World, script: &Script) -> End {
         absorb(&mut observed, outcome, &policy, world.now());
     }
     unreachable!()
+}
+
+/// Calls of a pass so far.
+#[derive(Debug, Default)]
+struct Calls {
+    provider: usize,
+    api: usize,
+}
+
+/// Carries out one effect, with its fate.
+fn effect(
+    world: &mut World,
+    script: &Script,
+    observed: &Observed,
+    action: Action,
+    calls: &mut Calls,
+) -> Outcome {
+    match action {
+        Action::Wait => unreachable!(),
+        Action::LookAgain
+        | Action::PatchMetadata(_)
+        | Action::WriteStatus(_)
+        | Action::RemoveFinalizer(_)
+        | Action::Abandon { .. } => {
+            calls.api += 1;
+            api_effect(world, observed, action, fate_at(&script.api, calls.api - 1))
+        }
+        Action::AskLeave(ask) => {
+            let admission = world.ask(&ask);
+            Outcome::Asked { ask, admission }
+        }
+        Action::ValidateCreate { .. }
+        | Action::Get(_)
+        | Action::ListOwned(_)
+        | Action::Create { .. }
+        | Action::Delete { .. } => {
+            calls.provider += 1;
+            check_fresh(world, script, observed, &action);
+            provider_effect(world, action, fate_at(&script.fates, calls.provider - 1))
+        }
+    }
 }
 
 fn fate_at(fates: &[Fate], at: usize) -> Fate {

@@ -139,7 +139,7 @@ fn as_many_as_may_be_away_are_admitted_although_the_fleet_does_not_show_it_yet()
 fn every_fleet_is_replaced_in_the_end_and_never_more_than_may_be_away_are() {
     for (size, max) in [(1, FIFTH), (2, FIFTH), (7, FIFTH), (50, FIFTH), (9, MaxUnavailable::Count(4))] {
         let mut fleet = Fleet::of(size, max);
-        for _ in 0..size + 1 {
+        for _ in 0..=size {
             let wanting: Vec<usize> = (0..size).filter(|number| fleet.machines[number] == 1).collect();
             let admitted: Vec<usize> = wanting
                 .into_iter()
@@ -231,7 +231,7 @@ fn a_machine_that_may_go_pays_once() {
 /// Most grants within a minute while all ask all the time; the operator restarts now and then.
 fn most_in_a_minute(purpose: Purpose, restart_every: Option<u64>) -> usize {
     let mut fleet = Fleet::of(130, MaxUnavailable::Percent(100));
-    let mut grants: Vec<Duration> = Vec::new();
+    let mut grants: Vec<Moment> = Vec::new();
     let mut left: Vec<usize> = (0..130).collect();
     for second in 0..80 {
         if restart_every.is_some_and(|every| second % every == every - 1) {
@@ -242,14 +242,14 @@ fn most_in_a_minute(purpose: Purpose, restart_every: Option<u64>) -> usize {
             let granted =
                 fleet.ledger.ask(&fleet.question(*number, purpose), &census, now) == Admission::Granted;
             if granted {
-                grants.push(fleet.clock);
+                grants.push(now);
             }
             !granted
         });
         fleet.later(1);
     }
-    let within = |from: &Duration| {
-        grants.iter().filter(|at| *at >= from && **at - *from < Duration::from_mins(1)).count()
+    let within = |from: &Moment| {
+        grants.iter().filter(|at| *at >= from && at.since(*from) < Duration::from_mins(1)).count()
     };
     grants.iter().map(within).max().unwrap_or_default()
 }
@@ -342,7 +342,7 @@ fn a_few_broken_machines_are_made_anew_at_once() {
 fn deletions_have_a_cap_of_their_own() {
     let mut fleet = Fleet::of(1, FIFTH);
     fleet.machines.clear();
-    let started = fleet.clock;
+    let started = fleet.now();
     let mut left: Vec<usize> = (0..1000).collect();
     while !left.is_empty() {
         for number in left.clone() {
@@ -355,5 +355,6 @@ fn deletions_have_a_cap_of_their_own() {
         }
         fleet.later(1);
     }
-    assert!(fleet.clock - started <= Duration::from_mins(2), "{:?}", fleet.clock - started);
+    let took = fleet.now().since(started);
+    assert!(took <= Duration::from_mins(2), "{took:?}");
 }

@@ -4,7 +4,7 @@ use super::case::{Case, failure};
 use super::rows;
 use crate::crd::Phase;
 use crate::facts::Auth;
-use crate::lifecycle::{Action, Ask, ProvisionedReason, Purpose, Refusal, Requeue, Stage};
+use crate::lifecycle::{Action, Ask, ProviderView, ProvisionedReason, Purpose, Refusal, Requeue, Stage};
 use crate::provider::{InstanceState, Reason};
 
 /// It serves, and the spec asks for another one; nobody has leases.
@@ -117,7 +117,7 @@ fn a_drain_goes_on_where_it_was_after_a_restart() {
 #[test]
 fn without_a_drain_the_machine_goes_at_once_when_there_is_room() {
     let case = outdated().leased(5).edit(|observed| {
-        if let crate::lifecycle::ProviderView::Ready(provider) = &mut observed.surroundings.provider {
+        if let ProviderView::Ready(provider) = &mut observed.surroundings.provider {
             provider.info.settings.replacement.drain = std::time::Duration::ZERO;
         }
     });
@@ -225,7 +225,6 @@ fn waiting_for_room_asks_the_provider_nothing() {
 fn abandoning_counts_only_while_the_provider_is_unknown_or_failed() {
     let abandon = |case: Case| case.edit(|observed| observed.object.abandon = true);
     let row = |view| abandon(Case::published().deleted()).provider(view).decide().row;
-    use crate::lifecycle::ProviderView;
     let failed = ProviderView::Failed { stage: "compile", reason: "no".to_owned() };
     assert_eq!(row(failed), "an_abandoned_proxy_leaves_its_machine_behind");
     assert_eq!(row(ProviderView::Unknown(Vec::new())), "an_abandoned_proxy_leaves_its_machine_behind");
