@@ -9,6 +9,8 @@ use egress_proxies_core::facts::Fleet;
 use egress_proxies_core::ids::ProxyUid;
 use egress_proxies_core::lifecycle::{Caps, Policy};
 use egress_proxies_core::provider::InstanceState;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use serde_json::json;
 use tokio::sync::watch;
 
@@ -23,9 +25,8 @@ fn serving(fleet: &Fleet) -> usize {
 }
 
 /// The fewest that served while `what` went on.
-async fn fewest_serving(mut fleet: watch::Receiver<Fleet>, what: impl Future<Output = ()>) -> usize {
+async fn fewest_serving(mut fleet: watch::Receiver<Fleet>, mut what: BoxFuture<'_, ()>) -> usize {
     let mut fewest = serving(&fleet.borrow_and_update());
-    let mut what = std::pin::pin!(what);
     loop {
         tokio::select! {
             () = &mut what => return fewest,
@@ -73,15 +74,15 @@ async fn one_bad_edit_of_a_secret_shared_by_fifty_leaves_four_fifths_serving() {
     let mut fleet = operator.fleet.clone();
     fleet.wait_for(|fleet| serving(fleet) == 50).await.unwrap();
 
-    let fewest = fewest_serving(fleet.clone(), async {
+    let what = async {
         bench.patch_secret("boot", json!({"stringData": {"text": "broken"}})).await;
         for number in 0..50 {
             let waits = |proxy: &Proxy| says(proxy, "ReplacementPaused") || !is_ready(proxy);
             bench.until(&name(number), "replaced or held back", waits).await;
         }
         tokio::time::sleep(Duration::from_secs(10)).await;
-    });
-    let fewest = fewest.await;
+    };
+    let fewest = fewest_serving(fleet.clone(), what.boxed()).await;
     assert_eq!(fewest, 40);
     assert_eq!(bench.cloud.born(), 60, "no further one is tried");
     let held = bench.proxies().list(&Default::default()).await.unwrap();
@@ -178,11 +179,11 @@ async fn machines_that_all_look_stopped_at_once_are_left_alone_but_for_two() {
     many(&bench, 12, &managed()).await;
     let mut fleet = operator.fleet.clone();
     fleet.wait_for(|fleet| serving(fleet) == 12).await.unwrap();
-    let fewest = fewest_serving(fleet.clone(), async {
+    let what = async {
         bench.cloud.show_all_as(Some(InstanceState::Stopped));
         tokio::time::sleep(Duration::from_secs(5)).await;
-    });
-    let fewest = fewest.await;
+    };
+    let fewest = fewest_serving(fleet.clone(), what.boxed()).await;
     assert!(fewest >= 10, "{fewest} of 12 served");
     let all = bench.proxies().list(&Default::default()).await.unwrap();
     let suspect: Vec<&Proxy> = all.items.iter().filter(|proxy| says(proxy, "FleetSuspect")).collect();
