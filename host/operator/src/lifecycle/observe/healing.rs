@@ -54,7 +54,7 @@ struct Healing<F, S> {
     start: F,
     watch: Pin<Box<S>>,
     backoff: Backoff,
-    wait: Duration,
+    wait: Option<Duration>,
     anew: bool,
 }
 
@@ -66,9 +66,12 @@ where
     S: Stream<Item = watcher::Result<Event<K>>> + Send,
 {
     let watch = Box::pin(start());
-    let begin = Healing { start, watch, backoff: Backoff::default(), wait: Duration::ZERO, anew: false };
+    let begin = Healing { start, watch, backoff: Backoff::default(), wait: None, anew: false };
     stream::unfold(begin, |mut healing| async move {
-        tokio::time::sleep(std::mem::take(&mut healing.wait)).await;
+        // Not a sleep of nothing: it may take a millisecond, for each object of a list.
+        if let Some(wait) = healing.wait.take() {
+            tokio::time::sleep(wait).await;
+        }
         if std::mem::take(&mut healing.anew) {
             healing.watch = Box::pin((healing.start)());
         }
@@ -79,7 +82,8 @@ where
             Ok(Event::Init | Event::InitApply(_) | Event::InitDone) => {}
             Err(error) => {
                 let asked = status_of(error).map(asked_wait).unwrap_or_default();
-                healing.wait = healing.backoff.after_failure(Instant::now(), asked, rand::random());
+                let wait = healing.backoff.after_failure(Instant::now(), asked, rand::random());
+                healing.wait = Some(wait);
                 healing.anew = cannot_go_on(error);
             }
         }
@@ -211,6 +215,15 @@ mod tests {
         let (at, started) = times(vec![watch]).await;
         assert_eq!(at.iter().map(|at| at.round()).collect::<Vec<_>>(), [0.0, 1.0, 2.0, 3.0]);
         assert_eq!(started, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_list_is_passed_on_without_a_pause() {
+        let object = |number: usize| {
+            serde_json::from_value(json!({"metadata": {"name": number.to_string()}})).map(Event::InitApply)
+        };
+        let (at, _) = times(vec![(0..10_000).map(|number| Ok(object(number).unwrap())).collect()]).await;
+        assert_eq!((at.len(), at.last()), (10_000, Some(&0.0)), "the clock moves only where somebody waits");
     }
 
     #[tokio::test(start_paused = true)]
