@@ -198,3 +198,42 @@ fn cut(note: &str) -> String {
     let end = note.floor_char_boundary(NOTE_BYTES);
     note.get(..end).unwrap_or_default().to_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use egress_proxies_core::crd::ProxyStatus;
+    use serde_json::json;
+
+    use super::*;
+
+    fn status(reason: &str) -> ProxyStatus {
+        let condition = |kind: &str, reason: &str| {
+            json!({
+                "type": kind, "status": "True", "reason": reason, "message": format!("about {reason}"),
+                "lastTransitionTime": "2026-01-01T00:00:00Z"
+            })
+        };
+        let conditions = [condition("Provisioned", reason), condition("Ready", "ProbeSucceeded")];
+        serde_json::from_value(
+            json!({"phase": "Ready", "reason": "ProbeSucceeded", "conditions": conditions}),
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn a_proxy_that_goes_on_tells_what_is_new_about_its_machine() {
+        let told = |before: &str, after: &str| news_of(&status(before), &status(after));
+        for (reason, kind) in [
+            ("ReplacementPending", Kind::Normal),
+            ("ReplacementPaused", Kind::Warning),
+            ("FleetSuspect", Kind::Warning),
+            ("ProviderUnavailable", Kind::Warning),
+        ] {
+            let news = told("Created", reason).unwrap();
+            assert_eq!((news.kind, news.reason.as_str()), (kind, reason));
+            assert_eq!(news.note, format!("about {reason}"));
+            assert_eq!(told(reason, reason), None);
+        }
+        assert_eq!(told("FleetSuspect", "Created").unwrap().kind, Kind::Normal);
+    }
+}

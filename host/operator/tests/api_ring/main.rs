@@ -31,6 +31,8 @@ mod provider;
 #[path = "../support/quick.rs"]
 mod quick;
 #[cfg(test)]
+mod specs;
+#[cfg(test)]
 mod spy;
 #[cfg(test)]
 #[path = "../support/mod.rs"]

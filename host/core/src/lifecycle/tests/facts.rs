@@ -81,6 +81,27 @@ fn a_machine_that_is_replaced_or_deleted_is_out_of_reach() {
 }
 
 #[test]
+fn a_machine_that_drains_is_probed_and_handed_out_no_more() {
+    let draining = ProxyStatus { phase: Phase::Replacing, ..ready() };
+    let facts = facts(&proxy(MANAGED, draining), input());
+    assert_eq!(facts.machine.as_ref().map(|machine| machine.address.as_str()), Some("10.0.0.1"));
+    assert_eq!(facts.healthy, Some(true), "its verdict goes on");
+    assert_eq!((facts.staying_machine(), facts.serves()), (None, false));
+}
+
+#[test]
+fn a_machine_serves_while_it_is_healthy_and_stays_whatever_the_phase_says_of_its_spec() {
+    let of =
+        |phase, ready: ProxyStatus| facts(&proxy(MANAGED, ProxyStatus { phase, ..ready }), input()).serves();
+    assert!(of(Phase::Ready, ready()));
+    assert!(of(Phase::Failed, ready()), "its new spec was refused, the old machine goes on");
+    let mut sick = ready();
+    sick.conditions[0].status = "False".to_owned();
+    assert!(!of(Phase::Unhealthy, sick));
+    assert!(!of(Phase::Ready, ProxyStatus { ip: None, ..ready() }));
+}
+
+#[test]
 fn the_leader_probes_a_running_machine_before_its_status_is_written() {
     let provisioning = ProxyStatus {
         phase: Phase::Provisioning,
