@@ -1,19 +1,17 @@
-//! The one engine of the process, the thread that advances its epoch, and the runtime that guests run on.
+//! The one engine of the process, the thread that advances its epoch, and the threads that guests run on.
 //!
 //! One engine because compiled code, type registries and the epoch are per engine. The ticker is an OS
-//! thread, not a task: a guest that never yields must not be able to stop the clock that ends it. Guests
-//! have a runtime of their own so that leader election, watches and probes survive a misbehaving one.
+//! thread, not a task: a guest that never yields must not be able to stop the clock that ends it.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use tokio::runtime::{Builder, Handle, Runtime};
 use wasmtime::{Config, Engine, OptLevel};
+
+use crate::threads::GuestThreads;
 
 /// Time between two looks at the CPU budget of a running guest.
 const TICK: Duration = Duration::from_millis(10);
-/// Threads for guest calls: enough that one spinning guest leaves another able to run.
-const GUEST_THREADS: usize = 2;
 
 /// Settings that decide both what is compiled and what may run. The compile child uses the same, so that
 /// its artefacts fit.
@@ -40,12 +38,11 @@ pub(crate) fn compatibility(engine: &Engine) -> String {
     format!("{:016x}", hasher.finish())
 }
 
-/// Engine, ticker and guest runtime, alive as long as this value.
+/// Engine, ticker and guest threads, alive as long as this value.
 #[derive(Debug)]
 pub(crate) struct GuestEngine {
     engine: Engine,
-    handle: Handle,
-    runtime: Option<Runtime>,
+    threads: GuestThreads,
 }
 
 impl GuestEngine {
@@ -65,13 +62,7 @@ impl GuestEngine {
                 }
             })
             .map_err(EngineError::Thread)?;
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(GUEST_THREADS)
-            .thread_name("guest")
-            .enable_all()
-            .build()
-            .map_err(EngineError::Thread)?;
-        Ok(Self { engine, handle: runtime.handle().clone(), runtime: Some(runtime) })
+        Ok(Self { engine, threads: GuestThreads::start()? })
     }
 
     /// The engine.
@@ -80,17 +71,8 @@ impl GuestEngine {
     }
 
     /// Where guest calls run.
-    pub(crate) fn handle(&self) -> &Handle {
-        &self.handle
-    }
-}
-
-impl Drop for GuestEngine {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            // A plain drop would block, which tokio forbids inside another runtime.
-            runtime.shutdown_background();
-        }
+    pub(crate) fn threads(&self) -> &GuestThreads {
+        &self.threads
     }
 }
 

@@ -25,6 +25,7 @@ mod engine;
 mod limits;
 mod load;
 mod provider;
+mod threads;
 
 pub use load::compile::{CompileCommand, compile_child_main};
 pub use registry::{HostConfig, ProviderHost, StartError};

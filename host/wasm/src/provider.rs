@@ -12,7 +12,6 @@ use egress_proxies_core::provider::{
 };
 use ipnet::IpNet;
 use serde_json::{Map, Value};
-use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -24,6 +23,7 @@ use crate::call::{self, Body, CallSetup, Instance, Op};
 use crate::convert::{self, Place, Wanted};
 use crate::gate::Errand;
 use crate::load::{self, CheckError, DocumentSchema, Loaded};
+use crate::threads::Seats;
 
 /// Machines of one page.
 const PAGE: u32 = 1_000;
@@ -94,7 +94,7 @@ pub(crate) struct WasmProvider {
     pub(crate) instance: Arc<Instance>,
     pub(crate) address_cidrs: Arc<[IpNet]>,
     pub(crate) permits: Permits,
-    pub(crate) handle: Handle,
+    pub(crate) seats: Seats,
     pub(crate) tasks: TaskTracker,
     /// Ends calls under way when the host stops.
     pub(crate) stop: CancellationToken,
@@ -155,12 +155,14 @@ impl WasmProvider {
             timeout,
         };
         let stop = self.stop.clone();
+        let seat = self.seats.take();
+        let held = seat.clone();
         let work = async move {
             let answer = stop.run_until_cancelled(call::run(setup, body)).await;
-            drop(permit);
+            drop((permit, held));
             answer.unwrap_or_else(|| Err(Failure::new(Reason::Transient, "the operator is shutting down")))
         };
-        let task = self.tasks.spawn_on(work, &self.handle);
+        let task = self.tasks.spawn_on(work, seat.handle());
         AbortOnDropHandle::new(task).await.unwrap_or_else(|error| {
             tracing::error!(provider = %name, op = op.label(), %error, "a provider call ended outside of its bounds");
             let what = if error.is_panic() { "the host failed while it handled the call" } else { "the host is shutting down" };

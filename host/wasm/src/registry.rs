@@ -28,6 +28,7 @@ use crate::gate::{Errand, Policy};
 use crate::load::{self, CheckError, CompileCommand, LoadFault, Loaded, Loader, Stage, hex};
 use crate::provider::{HOST_MIB, MemoryPool, Permits, WasmProvider};
 use crate::report::ProviderReport;
+use crate::threads::Seats;
 
 /// Memory of all calls in flight unless it is set: enough for a call with the largest limit in each share.
 const DEFAULT_MEMORY_MIB: u32 = 2304;
@@ -89,7 +90,7 @@ pub struct ProviderHost {
     shared: Arc<Shared>,
     loading: TaskTracker,
     stop: CancellationToken,
-    // Last: its runtime ends when the rest is gone.
+    // Last: its threads end when the rest is gone.
     engine: GuestEngine,
 }
 
@@ -135,7 +136,7 @@ impl ProviderHost {
             loader,
             client,
             memory: MemoryPool::new(host.memory_mib),
-            handle: engine.handle().clone(),
+            seats: engine.threads().seats().clone(),
             shared: Arc::clone(&shared),
             host,
         });
@@ -150,10 +151,8 @@ impl ProviderHost {
                 Ok(config) => {
                     shared.insert(&name, ProviderReport::loading(&name, &config));
                     let (setting, stop) = (Arc::clone(&setting), stop.clone());
-                    loading.spawn_on(
-                        async move { stop.run_until_cancelled(setting.load(name, config)).await },
-                        engine.handle(),
-                    );
+                    let load = async move { stop.run_until_cancelled(setting.load(name, config)).await };
+                    loading.spawn_on(load, engine.threads().seats().take().handle());
                 }
             }
         }
@@ -238,7 +237,7 @@ struct Setting {
     loader: Loader,
     client: PlainClient,
     memory: MemoryPool,
-    handle: tokio::runtime::Handle,
+    seats: Seats,
     shared: Arc<Shared>,
 }
 
@@ -293,7 +292,7 @@ impl Setting {
             info: info(name, config, &loaded, &report),
             permits: Permits::new(config.limits.concurrency, self.memory.clone()),
             address_cidrs: config.address_cidrs.clone().into(),
-            handle: self.handle.clone(),
+            seats: self.seats.clone(),
             tasks: self.shared.calls.clone(),
             stop: self.shared.cut.clone(),
             loaded,
