@@ -95,6 +95,7 @@ type Counts struct {
 	machineWrites, events     int
 	machinesMade              int
 	refused                   int // writes that the API server did not accept, among none of the above
+	leadership                int // renewals of the leader's Lease
 	reads                     int
 	lastWrite                 time.Time
 }
@@ -110,6 +111,10 @@ func count(calls []Call) Counts {
 		}
 		if call.code >= 400 {
 			c.refused++
+			continue
+		}
+		if call.resource == "leases" {
+			c.leadership++
 			continue
 		}
 		if call.at.After(c.lastWrite) {

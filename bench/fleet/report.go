@@ -67,6 +67,7 @@ func lines(fleet int) []line {
 		{"at rest: other writes", whole(func(f Figures) int {
 			return f.rest.proxyWrites - f.rest.statusWrites + f.rest.machineWrites + f.rest.events + f.rest.refused
 		}), "", none},
+		{"at rest: renewals of the leadership per minute", func(f Figures) float64 { return float64(f.rest.leadership) / f.steady.Minutes() }, "", nil},
 		{"at rest: reconciles per Proxy and minute", perMinute(func(f Figures) int { return f.restReconciles }), "",
 			atMost(1.05, "drift polls: 1")},
 		{"at rest: reads per Proxy and minute", perMinute(func(f Figures) int { return f.rest.reads }), "", nil},
@@ -84,7 +85,7 @@ func lines(fleet int) []line {
 
 // report prints both side by side; either may be missing. It counts the promises that were not kept.
 func report(to io.Writer, fleet int, operator, peer *Figures) (missed int) {
-	fmt.Fprintf(to, "\n%-42s %12s %12s %7s  %s\n", fmt.Sprintf("%d Proxies", fleet), "operator", "plain loop", "ratio", "promised")
+	fmt.Fprintf(to, "\n%-46s %12s %12s %7s  %s\n", fmt.Sprintf("%d Proxies", fleet), "operator", "plain loop", "ratio", "promised")
 	for _, one := range lines(fleet) {
 		value := func(f *Figures) string {
 			if f == nil {
@@ -109,7 +110,7 @@ func report(to io.Writer, fleet int, operator, peer *Figures) (missed int) {
 				missed++
 			}
 		}
-		fmt.Fprintf(to, "%-42s %12s %12s %7s  %s\n", one.text, value(operator), value(peer), ratio, said)
+		fmt.Fprintf(to, "%-46s %12s %12s %7s  %s\n", one.text, value(operator), value(peer), ratio, said)
 	}
 	return missed
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
@@ -58,7 +59,7 @@ func newEngine(slots int) *Engine {
 	}
 }
 
-// Watch begins to probe this address; a new one is probed at the next tick.
+// Watch begins to probe this address: a new one at the next tick, one with a verdict within its interval.
 func (e *Engine) Watch(p *proxy.Proxy, address string) {
 	fresh := newTarget(p, address)
 	e.mutex.Lock()
@@ -85,6 +86,8 @@ func newTarget(p *proxy.Proxy, address string) *target {
 		at, _ := time.Parse(time.RFC3339, p.Status.LastHealthCheckTime)
 		latency := time.Duration(*p.Status.LatencyMillis) * time.Millisecond
 		fresh.verdict = &verdict{known.Status == metav1.ConditionTrue, latency, at}
+		// So that a fleet taken over is not probed in one burst.
+		fresh.due = time.Now().Add(rand.N(fresh.interval))
 	}
 	return fresh
 }
