@@ -55,7 +55,8 @@ func operator(set Settings) Contestant {
 	}
 }
 
-// The machines are on loopback, which has to be allowed like any private network.
+// The machines are on loopback, which has to be allowed like any private network. Half as many
+// calls at the same time as the plain loop has workers: more would take more memory than the default lets them.
 const providersConfig = `apiVersion: crawl.example.com/v1alpha1
 kind: ProvidersConfig
 providers:
@@ -63,6 +64,7 @@ providers:
     source: { file: %q }
     config: { image: "docker.io/ubuntu/squid:latest" }
     kubernetes: { namespace: egress-proxies, serviceAccount: egress-proxies-provider, resources: [pods, secrets] }
+    limits: { concurrency: 16, memoryMiB: 32 }
     addressCidrs: [127.77.0.0/16]
 `
 

@@ -77,10 +77,12 @@ func run(set Settings) error {
 			return err
 		}
 		found, err := try(ctx, set, contestant, own)
-		if err != nil {
-			return fmt.Errorf("%s: %w", contestant.name, err)
-		}
 		figures[contestant.name] = &found
+		if err != nil {
+			// What came before may have taken a quarter of an hour: it is shown.
+			report(os.Stdout, set.fleet, figures["operator"], figures["plain loop"])
+			return fmt.Errorf("%s did not get through; figures of phases that it did not reach are 0: %w", contestant.name, err)
+		}
 	}
 	if missed := report(os.Stdout, set.fleet, figures["operator"], figures["plain loop"]); missed > 0 {
 		fmt.Printf("%d promises missed\n", missed)

@@ -35,7 +35,7 @@ func lines(fleet int) []line {
 		return func(f Figures) float64 { return float64(of(f)) / float64(fleet) }
 	}
 	perMinute := func(of func(Figures) int) func(Figures) float64 {
-		return func(f Figures) float64 { return float64(of(f)) / float64(fleet) / f.steady.Minutes() }
+		return func(f Figures) float64 { return float64(of(f)) / float64(fleet) / max(f.steady, time.Second).Minutes() }
 	}
 	whole := func(of func(Figures) int) func(Figures) float64 {
 		return func(f Figures) float64 { return float64(of(f)) }
@@ -67,12 +67,12 @@ func lines(fleet int) []line {
 		{"at rest: other writes", whole(func(f Figures) int {
 			return f.rest.proxyWrites - f.rest.statusWrites + f.rest.machineWrites + f.rest.events + f.rest.refused
 		}), "", none},
-		{"at rest: renewals of the leadership per minute", func(f Figures) float64 { return float64(f.rest.leadership) / f.steady.Minutes() }, "", nil},
+		{"at rest: renewals of the leadership per minute", func(f Figures) float64 { return float64(f.rest.leadership) / max(f.steady, time.Second).Minutes() }, "", nil},
 		{"at rest: reconciles per Proxy and minute", perMinute(func(f Figures) int { return f.restReconciles }), "",
 			atMost(1.05, "drift polls: 1")},
 		{"at rest: reads per Proxy and minute", perMinute(func(f Figures) int { return f.rest.reads }), "", nil},
 		{"at rest: probes per Proxy and minute", perMinute(func(f Figures) int { return f.probes }), "", nil},
-		{"at rest: CPU, of one core", func(f Figures) float64 { return 100 * f.restCPU.Seconds() / f.steady.Seconds() }, "%", nil},
+		{"at rest: CPU, of one core", func(f Figures) float64 { return 100 * f.restCPU.Seconds() / max(f.steady, time.Second).Seconds() }, "%", nil},
 		{"at rest: memory", func(f Figures) float64 { return f.resting.nowMiB }, "MiB",
 			ratioAtMost(1, "no more")},
 		{"at rest: memory without mapped files", func(f Figures) float64 { return f.resting.anonMiB }, "MiB", nil},
