@@ -14,5 +14,6 @@ pub mod facts;
 
 pub mod gc;
 pub mod health;
+pub mod leader;
 pub mod lifecycle;
 pub mod pool;

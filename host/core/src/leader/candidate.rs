@@ -1,0 +1,186 @@
+//! One process in the election: what it knows of the Lease, and what it does next.
+
+use std::time::Duration;
+
+use super::{Decision, GIVEN_UP, Loss, MOST_DURATION, Record, Step, Timing};
+use crate::time::Moment;
+
+/// What is known of the Lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum View {
+    /// Not read yet, or changed since by somebody else.
+    Unknown,
+    /// There is none, and has been none since that moment at the latest.
+    Absent { since: Moment },
+    /// There is one, in this version since that moment at the latest.
+    Present { record: Record, since: Moment },
+}
+
+/// The lead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Held {
+    renewed: Moment,
+    until: Moment,
+}
+
+/// One process in the election.
+#[derive(Debug, Clone)]
+pub struct Candidate {
+    identity: String,
+    timing: Timing,
+    view: View,
+    /// There was a Lease once.
+    seen: bool,
+    looked: Moment,
+    not_before: Moment,
+    held: Option<Held>,
+}
+
+impl Candidate {
+    /// A process that knows nothing yet. No other one has this identity, an earlier life of this one included.
+    pub fn new(identity: String, timing: Timing) -> Self {
+        let never = Moment::default();
+        let view = View::Unknown;
+        Self { identity, timing, view, seen: false, looked: never, not_before: never, held: None }
+    }
+
+    /// Until when this process leads; none if it does not.
+    pub fn leads_until(&self) -> Option<Moment> {
+        self.held.map(|held| held.until)
+    }
+
+    /// Who holds the Lease, as far as is known.
+    pub fn holder(&self) -> Option<&str> {
+        match &self.view {
+            View::Present { record, .. } => record.holder.as_deref(),
+            View::Unknown | View::Absent { .. } => None,
+        }
+    }
+
+    /// What to do next.
+    pub fn decide(&self, now: Moment) -> Decision {
+        match self.held {
+            Some(held) => self.lead(held, now),
+            None => self.stand_by(now),
+        }
+    }
+
+    fn lead(&self, held: Held, now: Moment) -> Decision {
+        if now >= held.until {
+            return row("a_leader_past_its_deadline_stops", Step::Stop(Loss::Deadline));
+        }
+        let due = match &self.view {
+            View::Absent { .. } => {
+                return row("a_leader_whose_lease_is_gone_stops", Step::Stop(Loss::Deleted));
+            }
+            View::Present { record, .. } => match record.holder.as_deref() {
+                None => return row("a_leader_whose_lease_nobody_holds_stops", Step::Stop(Loss::Emptied)),
+                Some(holder) if holder != self.identity => {
+                    let loss = Loss::Taken(holder.to_owned());
+                    return row("a_leader_whose_lease_another_holds_stops", Step::Stop(loss));
+                }
+                Some(_) => (held.renewed + self.timing.retry).max(self.not_before),
+            },
+            View::Unknown => self.not_before,
+        };
+        if now < due {
+            return row("a_leader_rests_until_its_next_renewal", Step::Wait(due.since(now)));
+        }
+        match self.view {
+            View::Unknown => row("a_leader_looks_at_a_lease_that_changed", Step::Look),
+            View::Absent { .. } | View::Present { .. } => row("a_leader_renews", Step::Renew),
+        }
+    }
+
+    fn stand_by(&self, now: Moment) -> Decision {
+        if now < self.not_before {
+            return row("a_failure_is_not_repeated_at_once", Step::Wait(self.not_before.since(now)));
+        }
+        match &self.view {
+            View::Unknown => row("an_unknown_lease_is_looked_at", Step::Look),
+            View::Absent { .. } if !self.seen => row("a_lease_that_is_not_there_is_made", Step::Create),
+            View::Absent { since } => self
+                .until(*since + self.timing.lease, now)
+                .unwrap_or_else(|| row("a_lease_that_stays_away_is_made_anew", Step::Create)),
+            View::Present { record, since } => self.facing(record, *since, now),
+        }
+    }
+
+    fn facing(&self, record: &Record, since: Moment, now: Moment) -> Decision {
+        match record.holder.as_deref() {
+            None if record.duration <= GIVEN_UP => {
+                return row("a_lease_that_was_given_up_is_taken", Step::Take);
+            }
+            Some(holder) if holder == self.identity => {
+                return row("a_lease_taken_without_an_answer_is_renewed", Step::Renew);
+            }
+            Some(_) | None => {}
+        }
+        let expires = since + record.duration.min(MOST_DURATION).max(self.timing.lease);
+        self.until(expires, now)
+            .unwrap_or_else(|| row("a_lease_that_did_not_change_for_its_duration_is_taken", Step::Take))
+    }
+
+    /// Another one may still lead until then; none if nobody does.
+    fn until(&self, expires: Moment, now: Moment) -> Option<Decision> {
+        let look = self.looked + self.timing.retry;
+        if now >= expires {
+            None
+        } else if now >= look {
+            Some(row("the_lease_of_another_is_looked_at", Step::Look))
+        } else {
+            Some(row("the_lease_of_another_is_respected", Step::Wait(look.min(expires).since(now))))
+        }
+    }
+
+    /// The Lease was read, none if there is no such object. `now` is after the answer.
+    pub fn saw(&mut self, found: Option<Record>, now: Moment) {
+        self.looked = now;
+        self.seen |= found.is_some();
+        self.view = match (found, &self.view) {
+            (None, View::Absent { since }) => View::Absent { since: *since },
+            (None, View::Present { .. } | View::Unknown) => View::Absent { since: now },
+            (Some(record), View::Present { record: known, since }) if known.version == record.version => {
+                View::Present { record, since: *since }
+            }
+            (Some(record), View::Present { .. } | View::Absent { .. } | View::Unknown) => {
+                View::Present { record, since: now }
+            }
+        };
+    }
+
+    /// A write of this process succeeded that was sent at `started`. Whoever led and hears of its renewal after
+    /// its deadline has lost the lead nevertheless: meanwhile it was not allowed to act.
+    pub fn wrote(&mut self, record: Record, started: Moment, now: Moment) {
+        let too_late = self.held.is_some_and(|held| now >= held.until);
+        if !too_late {
+            self.held = Some(Held { renewed: started, until: started + self.timing.renew });
+        }
+        self.saw(Some(record), now);
+    }
+
+    /// A write met another version of the Lease than the one it was made from.
+    pub fn conflicted(&mut self) {
+        self.seen = true;
+        self.view = View::Unknown;
+    }
+
+    /// A step that began at `started` failed, or was never answered: perhaps it happened all the same.
+    pub fn failed(&mut self, started: Moment) {
+        self.not_before = started + self.timing.retry;
+    }
+
+    /// This process gives up the lead, or has lost it.
+    pub fn stand_down(&mut self) {
+        self.held = None;
+    }
+
+    /// Time that a step may take: `longest`, or what is left of the lead.
+    pub fn patience(&self, longest: Duration, now: Moment) -> Duration {
+        self.held.map_or(longest, |held| held.until.since(now).min(longest))
+    }
+}
+
+fn row(row: &'static str, step: Step) -> Decision {
+    Decision { row, step }
+}

@@ -1,0 +1,97 @@
+//! Who leads: what to do about the one Lease that several processes of the operator share.
+//!
+//! **Invariant: two processes never believe at the same moment that they lead.** A leader believes it until
+//! [`Timing::renew`] after the *start* of its last renewal that succeeded. Another one takes the Lease only after
+//! it has seen no change of it for [`Timing::lease`], by its own clock; times that others wrote are never
+//! compared with ours. Each write names the version of the Lease that it replaces, so of two writers one fails.
+//!
+//! All of it is pure: [`Candidate`] is what one process knows, [`Candidate::decide`] names the next step and its
+//! row in `docs/leader.md`, and what came of the step is told to the candidate. The clock that `now` is taken
+//! from must go on while the machine is suspended.
+
+mod candidate;
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+pub use candidate::Candidate;
+
+/// Longest duration that is believed of another's Lease: an edited Lease must not lock everybody out.
+pub const MOST_DURATION: Duration = Duration::from_mins(1);
+
+/// The duration in a Lease that its holder gave up. A Lease without a holder and with a longer one was emptied
+/// by somebody else, and its holder may not know it yet.
+pub const GIVEN_UP: Duration = Duration::from_secs(1);
+
+/// The three durations of an election.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timing {
+    /// Unchanged for so long, the Lease of another is free.
+    pub lease: Duration,
+    /// So long after the start of its last renewal a leader leads; well below `lease`.
+    pub renew: Duration,
+    /// Between two renewals, and between two looks at the Lease of another.
+    pub retry: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self { lease: Duration::from_secs(15), renew: Duration::from_secs(10), retry: Duration::from_secs(2) }
+    }
+}
+
+/// The Lease as it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Changes with each write, whoever writes.
+    pub version: String,
+    /// Who holds it; none if it was given up.
+    pub holder: Option<String>,
+    /// For how long its holder wants to be believed.
+    pub duration: Duration,
+}
+
+/// What to do next, and the row of the table that says so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// The row of the table in `docs/leader.md`.
+    pub row: &'static str,
+    /// The step.
+    pub step: Step,
+}
+
+/// One step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Read the Lease.
+    Look,
+    /// Make the Lease, held by this process.
+    Create,
+    /// Write this process into the Lease, as its new holder.
+    Take,
+    /// Write the Lease that this process holds anew.
+    Renew,
+    /// Nothing, for so long.
+    Wait(Duration),
+    /// This process led and no longer does. It must end.
+    Stop(Loss),
+}
+
+/// How the lead was lost.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Loss {
+    /// No renewal succeeded in time.
+    #[error("the Lease could not be renewed in time: is the API server reachable?")]
+    Deadline,
+    /// Somebody deleted the Lease.
+    #[error("the Lease was deleted by somebody else")]
+    Deleted,
+    /// Somebody emptied the Lease.
+    #[error("the holder of the Lease was taken out by somebody else")]
+    Emptied,
+    /// Another process is in the Lease.
+    #[error("the Lease is held by {0} now")]
+    Taken(String),
+}

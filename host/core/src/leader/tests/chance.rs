@@ -1,0 +1,218 @@
+//! Elections by chance: three processes whose clocks began at different times share one Lease. Requests take
+//! their time, answers get lost, processes stand still or begin anew, somebody deletes or empties the Lease.
+//! Never do two believe that they lead, and when the trouble ends somebody does. One thing is left out since
+//! nothing helps against it: a process that begins within seconds of a deletion knows of no Lease.
+
+use std::time::Duration;
+
+use super::super::{Candidate, Record, Step, Timing};
+use crate::time::Moment;
+
+const TICK: u64 = 100;
+const PROCESSES: usize = 3;
+
+/// Numbers that look random and are the same for the same seed.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % bound
+    }
+
+    fn one_in(&mut self, count: u64) -> bool {
+        self.below(count) == 0
+    }
+}
+
+/// The API server.
+#[derive(Default)]
+struct Server {
+    lease: Option<Record>,
+    writes: u64,
+}
+
+impl Server {
+    /// Replaces the version that the writer knows, none if it knows of no Lease.
+    fn write(&mut self, known: Option<&str>, holder: Option<String>) -> Result<Record, ()> {
+        if self.lease.as_ref().map(|lease| lease.version.as_str()) != known {
+            return Err(());
+        }
+        self.writes += 1;
+        let record = Record { version: self.writes.to_string(), holder, duration: Duration::from_secs(15) };
+        self.lease = Some(record.clone());
+        Ok(record)
+    }
+}
+
+enum Answer {
+    Saw(Option<Record>),
+    Wrote(Result<Record, ()>),
+}
+
+struct Request {
+    step: Step,
+    known: Option<String>,
+    started: Moment,
+    arrives: u64,
+    ends: u64,
+    lost: bool,
+    answer: Option<Answer>,
+}
+
+struct Process {
+    name: String,
+    /// Its clock began that much before the world's.
+    ahead: u64,
+    candidate: Candidate,
+    known: Option<String>,
+    request: Option<Request>,
+    wakes: u64,
+    stopped: bool,
+}
+
+impl Process {
+    fn new(number: usize, life: u64, ahead: u64) -> Self {
+        let name = format!("{number}.{life}");
+        let candidate = Candidate::new(name.clone(), Timing::default());
+        Self { name, ahead, candidate, known: None, request: None, wakes: 0, stopped: false }
+    }
+
+    fn clock(&self, now: u64) -> Moment {
+        Moment::after_start(Duration::from_millis(now + self.ahead))
+    }
+
+    fn leads(&self, now: u64) -> bool {
+        self.candidate.leads_until().is_some_and(|until| self.clock(now) < until)
+    }
+
+    /// What the network does, whether or not the process stands still.
+    fn network(&mut self, server: &mut Server, now: u64) {
+        let Some(request) = self.request.as_mut().filter(|it| it.answer.is_none() && now >= it.arrives)
+        else {
+            return;
+        };
+        request.answer = Some(match request.step {
+            Step::Look => Answer::Saw(server.lease.clone()),
+            Step::Create | Step::Take | Step::Renew => {
+                Answer::Wrote(server.write(request.known.as_deref(), Some(self.name.clone())))
+            }
+            Step::Wait(_) | Step::Stop(_) => panic!("no request"),
+        });
+    }
+
+    fn act(&mut self, now: u64, chance: &mut Chance, trouble: bool) {
+        if self.stopped || now < self.wakes {
+            return;
+        }
+        if let Some(request) = self.request.take_if(|request| now >= request.ends) {
+            self.take_in(request, now);
+        }
+        if self.request.is_some() {
+            return;
+        }
+        let step = self.candidate.decide(self.clock(now)).step;
+        match step {
+            Step::Wait(wait) => self.wakes = now + u64::try_from(wait.as_millis()).unwrap().max(1),
+            Step::Stop(_) => self.stopped = true,
+            Step::Look | Step::Create | Step::Take | Step::Renew => {
+                let slow = if trouble { 8000 } else { 300 };
+                let arrives = now + chance.below(slow);
+                let answered = arrives + chance.below(slow);
+                let patience = self.candidate.patience(Duration::from_secs(5), self.clock(now));
+                let gives_up = now + u64::try_from(patience.as_millis()).unwrap();
+                let lost = answered > gives_up || (trouble && chance.one_in(6));
+                let ends = answered.min(gives_up);
+                let (known, started) = (self.known.clone(), self.clock(now));
+                self.request = Some(Request { step, known, started, arrives, ends, lost, answer: None });
+            }
+        }
+    }
+
+    fn take_in(&mut self, request: Request, now: u64) {
+        let now = self.clock(now);
+        match request.answer.filter(|_| !request.lost) {
+            None => self.candidate.failed(request.started),
+            Some(Answer::Saw(found)) => {
+                self.known = found.as_ref().map(|record| record.version.clone());
+                self.candidate.saw(found, now);
+            }
+            Some(Answer::Wrote(Ok(record))) => {
+                self.known = Some(record.version.clone());
+                self.candidate.wrote(record, request.started, now);
+            }
+            Some(Answer::Wrote(Err(()))) => self.candidate.conflicted(),
+        }
+    }
+}
+
+/// Requests that their sender gave up may still arrive: they are kept apart until they have.
+fn orphaned(process: &mut Process, orphans: &mut Vec<(u64, Option<String>, String)>, now: u64) {
+    if let Some(request) = process.request.as_ref()
+        && now >= request.ends
+        && request.answer.is_none()
+        && !matches!(request.step, Step::Look)
+    {
+        orphans.push((request.arrives, request.known.clone(), process.name.clone()));
+    }
+}
+
+fn election(seed: u64) {
+    let mut chance = Chance(seed);
+    let mut server = Server::default();
+    let mut orphans = Vec::new();
+    let mut lives = 0;
+    let mut processes: Vec<Process> =
+        (0..PROCESSES).map(|number| Process::new(number, 0, chance.below(1_000_000))).collect();
+    let (trouble_ends, end) = (240_000, 300_000);
+    let mut deleted = 0;
+    for now in (0..end).step_by(usize::try_from(TICK).unwrap()) {
+        let trouble = now < trouble_ends;
+        orphans.retain(|(arrives, known, name): &(u64, Option<String>, String)| {
+            if now >= *arrives {
+                let _late = server.write(known.as_deref(), Some(name.clone()));
+            }
+            now < *arrives
+        });
+        let calm = now >= deleted + 20_000;
+        if trouble && calm && chance.one_in(1500) && processes.iter().all(|it| it.known.is_some()) {
+            server.lease = None;
+            deleted = now;
+        } else if trouble && chance.one_in(1500) && server.lease.is_some() {
+            let known = server.lease.as_ref().map(|lease| lease.version.clone());
+            server.write(known.as_deref(), None).unwrap();
+        }
+        for (number, process) in processes.iter_mut().enumerate() {
+            process.network(&mut server, now);
+            orphaned(process, &mut orphans, now);
+            process.act(now, &mut chance, trouble);
+            if trouble && chance.one_in(800) {
+                process.wakes = now + chance.below(40_000);
+            }
+            if calm && (process.stopped || (trouble && chance.one_in(2000))) {
+                lives += 1;
+                *process = Process::new(number, lives, chance.below(1_000_000));
+            }
+        }
+        let leaders: Vec<&str> = processes
+            .iter()
+            .filter(|process| process.leads(now))
+            .map(|process| process.name.as_str())
+            .collect();
+        assert!(leaders.len() < 2, "seed {seed}, {now} ms: {leaders:?}");
+    }
+    assert!(
+        processes.iter().any(|process| process.leads(end - TICK)),
+        "seed {seed}: nobody leads in the end"
+    );
+}
+
+#[test]
+fn two_never_lead_at_once_and_somebody_leads_in_the_end() {
+    for seed in 0..400 {
+        election(seed);
+    }
+}
