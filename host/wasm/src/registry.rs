@@ -24,7 +24,7 @@ pub use crate::engine::EngineError;
 use crate::engine::GuestEngine;
 use crate::gate::kubernetes::{Access, KubernetesTransportFactory};
 use crate::gate::plain::PlainClient;
-use crate::gate::{Errand, Policy};
+use crate::gate::{Errand, Fence, Policy};
 use crate::load::{self, CheckError, CompileCommand, LoadFault, Loaded, Loader, Stage, hex};
 use crate::provider::{HOST_MIB, MemoryPool, Permits, WasmProvider};
 use crate::report::ProviderReport;
@@ -42,6 +42,8 @@ pub struct HostConfig {
     pub compile_command: CompileCommand,
     /// Who sends requests to the operator's own cluster; without it such grants fail their provider.
     pub kubernetes: Option<Arc<dyn KubernetesTransportFactory>>,
+    /// Whether this process may change anything outside of it.
+    pub fence: Fence,
     /// Who counts calls.
     pub recorder: Arc<dyn CallRecorder>,
     /// Memory in MiB that all calls in flight may have together; a quarter of it is for deletes.
@@ -55,6 +57,7 @@ impl HostConfig {
             store_dir,
             compile_command,
             kubernetes: None,
+            fence: Fence::open(),
             recorder: Arc::new(NoRecorder),
             memory_mib: DEFAULT_MEMORY_MIB,
         }
@@ -271,12 +274,9 @@ impl Setting {
         config: &ProviderConfig,
     ) -> Result<(Arc<WasmProvider>, Report), LoadFault> {
         self.check_memory(config)?;
-        let policy = Arc::new(Policy::new(
-            name.clone(),
-            config.egress.clone(),
-            self.access(config)?,
-            self.client.clone(),
-        ));
+        let policy =
+            Policy::new(name.clone(), config.egress.clone(), self.access(config)?, self.client.clone());
+        let policy = Arc::new(policy.behind(self.host.fence.clone()));
         let instance = self.context(name, config, policy);
         let loaded = self.loader.load(&config.source, Arc::clone(&instance)).await?;
         load::check(&loaded.config_schema, &config.config).await.map_err(|error| match error {

@@ -5,8 +5,9 @@
 //! 3. whether this call may use the network at all;
 //! 4. which grant covers it;
 //! 5. headers;
-//! 6. the route's own checks;
-//! 7. the answer, bounded and stripped.
+//! 6. whether this process may still act, unless it only reads;
+//! 7. the route's own checks;
+//! 8. the answer, bounded and stripped.
 //!
 //! A refused request is remembered: the call's outcome is then `Denied` with the line that is missing in
 //! the providers config, whatever the guest makes of it. Redirects are never followed, credentials are
@@ -34,6 +35,7 @@ use tokio::time::{Instant, timeout_at};
 use wasmtime_wasi_http::{Error, ForbiddenHeaderFilter, RequestOptions, WasiBody, WasiHttpHooks};
 
 use budget::Budget;
+pub use policy::Fence;
 pub(crate) use policy::{Need, NeedAuth, Policy};
 
 /// Methods that a rule can name; no other leaves.
@@ -177,6 +179,10 @@ impl CallGate {
         let route = self.policy.route(&origin, &parts.method, path).map_err(GateError::Denied)?;
         let _slot = self.concurrent.try_acquire().map_err(|_| Error::ConnectionLimitReached)?;
         let body = self.collect(body).await?;
+        if !self.policy.may_send(&parts.method) {
+            tracing::warn!(provider = %self.policy.provider(), method = %parts.method, %origin, "held back: this process may no longer act");
+            return Err(Error::ConnectionTerminated.into());
+        }
         match route {
             policy::Route::Kubernetes(access) => {
                 let limits = kubernetes::Limits { timeout: self.left(), held: &self.held };

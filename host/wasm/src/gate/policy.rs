@@ -10,6 +10,29 @@ use super::target;
 use crate::call::mask::one_line;
 use crate::config::{EgressRule, KubernetesResource, Origin};
 
+/// Whether this process may still change anything outside of it: asked before each request that is no read, so
+/// that a call that was under way when the process lost the lead changes nothing more.
+#[derive(Clone)]
+pub struct Fence(Arc<dyn Fn() -> bool + Send + Sync>);
+
+impl Fence {
+    /// Asks this.
+    pub fn new(open: Arc<dyn Fn() -> bool + Send + Sync>) -> Self {
+        Self(open)
+    }
+
+    /// There is none.
+    pub fn open() -> Self {
+        Self(Arc::new(|| true))
+    }
+}
+
+impl std::fmt::Debug for Fence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Fence").field(&(self.0)()).finish()
+    }
+}
+
 /// Grants of one provider instance.
 #[derive(Debug)]
 pub(crate) struct Policy {
@@ -18,6 +41,7 @@ pub(crate) struct Policy {
     kubernetes: Option<Access>,
     client: PlainClient,
     needs: Vec<Need>,
+    fence: Fence,
 }
 
 /// Where a granted request goes.
@@ -71,7 +95,17 @@ impl Policy {
         kubernetes: Option<Access>,
         client: PlainClient,
     ) -> Self {
-        Self { provider, egress, kubernetes, client, needs: Vec::new() }
+        Self { provider, egress, kubernetes, client, needs: Vec::new(), fence: Fence::open() }
+    }
+
+    /// The same behind this fence.
+    pub(crate) fn behind(self, fence: Fence) -> Self {
+        Self { fence, ..self }
+    }
+
+    /// Whether a request with this method may leave now.
+    pub(crate) fn may_send(&self, method: &http::Method) -> bool {
+        method.is_safe() || (self.fence.0)()
     }
 
     /// The same with the guest's wishes, which make better suggestions than a single request does.
@@ -82,6 +116,7 @@ impl Policy {
             kubernetes: self.kubernetes.clone(),
             client: self.client.clone(),
             needs,
+            fence: self.fence.clone(),
         })
     }
 

@@ -20,10 +20,12 @@ fn rule(address: SocketAddr, prefix: &str, allow: &[&str]) -> EgressRule {
     }
 }
 
+fn policy(egress: Vec<EgressRule>) -> Policy {
+    Policy::new(ProviderName::parse("p").unwrap(), egress, None, plain::PlainClient::new().unwrap())
+}
+
 fn gate(egress: Vec<EgressRule>, network: Network, time: Duration) -> Arc<CallGate> {
-    let policy =
-        Policy::new(ProviderName::parse("p").unwrap(), egress, None, plain::PlainClient::new().unwrap());
-    CallGate::new(Arc::new(policy), network, Errand::Look, Instant::now() + time)
+    CallGate::new(Arc::new(policy(egress)), network, Errand::Look, Instant::now() + time)
 }
 
 fn request(method: &str, uri: &str, body: &'static [u8]) -> http::Request<WasiBody> {
@@ -79,6 +81,28 @@ async fn a_granted_request_goes_out_and_its_answer_is_stripped() {
     assert!(sent.contains(&format!("host: {address}")) && sent.contains("x-own: 1"), "{sent}");
     assert!(!sent.contains("bearer"), "{sent}");
     assert_eq!(gate.denial(), None);
+}
+
+#[tokio::test]
+async fn a_process_that_may_no_longer_act_reads_and_changes_nothing() {
+    let (address, _tasks, seen) =
+        server(|stream| write(stream, "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"))
+            .await;
+    let acts = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let asked = Arc::clone(&acts);
+    let fence = Fence::new(Arc::new(move || asked.load(Ordering::SeqCst)));
+    let policy = policy(vec![rule(address, "/", LOOPBACK)]).behind(fence);
+    let policy = Arc::new(policy).with_needs(Vec::new());
+    let gate = CallGate::new(policy, Network::Granted, Errand::Look, Instant::now() + MINUTE);
+    let send = |method| gate.send(request(method, &format!("http://{address}/"), b""), None);
+    assert_eq!(send("POST").await.unwrap().status(), 200);
+    acts.store(false, Ordering::SeqCst);
+    assert!(matches!(send("POST").await, Err(Error::ConnectionTerminated)));
+    assert_eq!(send("GET").await.unwrap().status(), 200);
+    let methods: Vec<String> =
+        seen.lock().unwrap().iter().map(|head| head.chars().take_while(|c| *c != ' ').collect()).collect();
+    assert_eq!(methods, ["POST", "GET"]);
+    assert_eq!(gate.denial(), None, "nothing is missing in the providers config");
 }
 
 #[tokio::test]
