@@ -50,6 +50,8 @@ func operator(set Settings) Contestant {
 				"run", "--providers-config", config, "--component-store", set.store,
 				"--discovery-address", fmt.Sprintf("127.0.0.1:%d", discovery),
 				"--metrics-address", metrics, "--probe-address", ready,
+				// The peer takes no part in an election either.
+				"--leader-elect=false",
 			}, nil
 		},
 	}

@@ -9,7 +9,7 @@ cluster_id() { kubectl get namespace kube-system -o jsonpath='{.metadata.uid}'; 
 look_around() {
     local found others=''
     found="$(found_installed)" || fail "the cluster cannot be asked what is installed in it: see above"
-    ours=yes had_page=no
+    ours=yes had_page=no had_lease=no
     if [[ -n "$found" ]]; then
         [[ -s "$run_dir/installed" && "$(<"$run_dir/installed")" == "$(cluster_id)" ]] || ours=no
     fi
@@ -20,6 +20,7 @@ look_around() {
         same_as_ours || fail "what is installed in this cluster is not what this checkout would install (see above), and the demo must not change it: install this one with 'make install', or run the demo on another cluster"
         say "    there before and stays: ${found//$'\n'/, }"
     fi
+    if kubectl -n "$system" get lease egress-proxies-operator >/dev/null 2>&1; then had_lease=yes; fi
     if kubectl -n "$system" get pod probe-target >/dev/null 2>&1; then had_page=yes; fi
 }
 
@@ -41,8 +42,13 @@ take_down() {
         "$here/down" && rm -f "$run_dir/installed" || left=1
     elif [[ $installed == yes ]]; then
         uninstall || left=1
-    elif [[ $had_page == no && -z "$page_url" ]]; then
-        remove "$repo/dev/demo/probe-target.yaml" || left=1
+    else
+        if [[ $had_lease == no ]]; then
+            kubectl -n "$system" delete lease egress-proxies-operator --ignore-not-found >/dev/null || left=1
+        fi
+        if [[ $had_page == no && -z "$page_url" ]]; then
+            remove "$repo/dev/demo/probe-target.yaml" || left=1
+        fi
     fi
     return $left
 }

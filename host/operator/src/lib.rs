@@ -10,6 +10,7 @@ pub mod clock;
 pub mod config;
 pub mod kubernetes_client;
 pub mod kubernetes_route;
+pub mod leader;
 pub mod leadership;
 
 pub mod gc;

@@ -6,6 +6,7 @@
 mod cluster;
 mod collection;
 mod gates;
+mod leading;
 mod providers;
 mod servers;
 mod supervisor;
@@ -16,10 +17,12 @@ use std::time::Duration;
 use anyhow::Context;
 use egress_proxies_core::facts::{Fleet, LeaseCounts, Suspicions, Verdicts};
 use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
 
 use self::cluster::Cluster;
 use self::collection::Sources;
 use self::gates::Gates;
+use self::leading::{Leading, keeps_leases};
 pub use self::providers::COMPILE_COMMAND;
 use self::providers::LoadedProviders;
 pub(crate) use self::providers::host_config;
@@ -40,6 +43,8 @@ use crate::pool::{MemoryStore, Sweeper, SweeperChannels};
 const DRAIN: Duration = Duration::from_secs(20);
 /// Time for provider calls that nobody waits for any more, after that.
 const PROVIDER_GRACE: Duration = Duration::from_secs(5);
+/// Time for provider calls that are broken off when the lead is lost.
+const CUT_SHORT: Duration = Duration::from_secs(2);
 /// Between two looks at the tokens file.
 const TOKENS_PERIOD: Duration = Duration::from_secs(5);
 /// Probes that may be asked for, or reported, before somebody takes them.
@@ -50,6 +55,7 @@ struct Channels {
     fleet: watch::Sender<Fleet>,
     verdicts: watch::Sender<Verdicts>,
     leases: watch::Sender<LeaseCounts>,
+    acting: watch::Sender<bool>,
 }
 
 /// Runs the operator until it is told to end or one of its tasks dies.
@@ -62,11 +68,14 @@ pub async fn run(settings: Settings, ending: Ending) -> anyhow::Result<()> {
     let per_proxy = if settings.probes.per_proxy_metrics { PerProxy::On } else { PerProxy::Off };
     let metrics = Arc::new(Metrics::new(per_proxy).context("the metrics could not be registered")?);
     let cluster = Cluster::connect(&settings).await?;
-    let providers = LoadedProviders::start(&settings, &cluster, &metrics)?;
+    let leading = Leading::new(&settings, &cluster)?;
+    let leadership = leading.leadership();
+    let providers = LoadedProviders::start(&settings, &cluster, &metrics, &leadership)?;
     let channels = Channels {
         fleet: watch::channel(Fleet::default()).0,
         verdicts: watch::channel(Verdicts::default()).0,
         leases: watch::channel(LeaseCounts::default()).0,
+        acting: watch::channel(false).0,
     };
     let clock: SharedClock = SystemClock::start();
     let mut tasks = Supervisor::new(ending.clone());
@@ -84,11 +93,13 @@ pub async fn run(settings: Settings, ending: Ending) -> anyhow::Result<()> {
         tokens: Arc::clone(&tokens),
         metrics: Arc::<Metrics>::clone(&metrics),
         clock: Arc::clone(&clock),
+        leads: keeps_leases(&leadership, channels.acting.subscribe()),
     };
     metrics.scrape(ScrapeSources {
         fleet: channels.fleet.subscribe(),
         leases: channels.leases.subscribe(),
         providers: providers.series(),
+        leads: Arc::clone(&leadership.may_act),
     })?;
     let pages = Pages { metrics: Arc::clone(&metrics), providers: providers.debug(), gates: gates.all() };
     servers.spawn(&mut tasks, &ending, api, pages);
@@ -99,7 +110,6 @@ pub async fn run(settings: Settings, ending: Ending) -> anyhow::Result<()> {
         stop.cancelled().await;
         Ok(())
     });
-    let leadership = Leadership::alone();
     let sources = Sources { cluster: &cluster, providers: &providers, clock: &clock, metrics: &metrics };
     collection::start(&mut tasks, &ending, &settings, sources, leadership.clone());
     let parts = (&clock, &metrics, leadership);
@@ -107,8 +117,25 @@ pub async fn run(settings: Settings, ending: Ending) -> anyhow::Result<()> {
     let running = lifecycle::run(setup, ending.stop.clone());
     tasks.spawn("lifecycle", async move { Ok(running.await?) });
     tracing::info!(version = env!("CARGO_PKG_VERSION"), cluster = %cluster.id, "started");
-    let outcome = tasks.run(DRAIN).await;
-    providers.shutdown(PROVIDER_GRACE).await;
+    end(leading, tasks, &providers).await
+}
+
+/// Runs until the end, and ends in order: what is under way, then provider calls, then the lead. Whoever loses
+/// the lead finishes nothing: another process may act soon.
+async fn end(mut leading: Leading, tasks: Supervisor, providers: &LoadedProviders) -> anyhow::Result<()> {
+    let outcome = match leading.beside(tasks.run(DRAIN)).await {
+        Ok(outcome) => outcome,
+        Err(lost) => {
+            if timeout(CUT_SHORT, providers.shutdown(Duration::ZERO)).await.is_err() {
+                tracing::warn!("providers did not stop in {CUT_SHORT:?}");
+            }
+            return Err(lost.into());
+        }
+    };
+    if let Err(lost) = leading.beside(providers.shutdown(PROVIDER_GRACE)).await {
+        return outcome.and(Err(lost.into()));
+    }
+    leading.release().await;
     outcome
 }
 
@@ -158,9 +185,14 @@ fn start_pool_and_health(
         Arc::<Metrics>::clone(metrics),
         EngineSettings { max_in_flight: settings.probes.max_probes_in_flight.into() },
     );
-    let stop = ending.stop.clone();
+    let (stop, mut acting) = (ending.stop.clone(), channels.acting.subscribe());
     tasks.spawn("health", async move {
-        engine.run(stop).await;
+        // Only the leader probes. Its first knowledge is what the conditions say, in a fleet that is not stale.
+        let elected = async { acting.wait_for(|acting| *acting).await.map(drop) };
+        if let Some(elected) = stop.run_until_cancelled(elected).await {
+            elected?;
+            engine.run(stop).await;
+        }
         Ok(())
     });
     store
@@ -189,6 +221,7 @@ fn lifecycle_setup(
         default_probe_url: settings.probes.probe_url.clone(),
         instance: settings.instance.clone(),
         leadership,
+        acting: channels.acting,
         metrics: Arc::<Metrics>::clone(metrics),
     }
 }

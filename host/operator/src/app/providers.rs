@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use egress_proxies_core::ids::ProviderName;
 use egress_proxies_wasm::config::ProvidersConfig;
+use egress_proxies_wasm::gate::Fence;
 use egress_proxies_wasm::report::{ProviderReport, ProviderState};
 use egress_proxies_wasm::{CompileCommand, HostConfig, ProviderHost};
 use serde_json::json;
@@ -15,6 +16,7 @@ use super::cluster::Cluster;
 use crate::config::{ComponentStore, Settings};
 use crate::http::ops::JsonSource;
 use crate::kubernetes_route::KubernetesRoute;
+use crate::leadership::Leadership;
 use crate::metrics::{Metrics, ProviderSeries};
 
 /// Subcommand of this program that compiles one component.
@@ -33,6 +35,7 @@ impl LoadedProviders {
         settings: &Settings,
         cluster: &Cluster,
         metrics: &Arc<Metrics>,
+        leadership: &Leadership,
     ) -> anyhow::Result<Self> {
         let config = ProvidersConfig::load(&settings.providers_config)?;
         if config.entries.is_empty() {
@@ -40,6 +43,7 @@ impl LoadedProviders {
         }
         let mut host = host_config(&settings.store, settings.provider_memory_mib)?;
         host.kubernetes = Some(Arc::new(KubernetesRoute::new(cluster.config.clone())));
+        host.fence = Fence::new(Arc::clone(&leadership.may_act));
         host.recorder = Arc::<Metrics>::clone(metrics);
         let host = ProviderHost::start(host, config).context("the provider host could not start")?;
         Ok(Self { host })

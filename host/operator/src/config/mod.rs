@@ -17,7 +17,8 @@ use egress_proxies_core::provider::Secret;
 
 pub use self::values::Interval;
 use self::values::{
-    NamespaceList, ProbeUrlParser, cluster_id, duration, instance, interval, namespaces, secret,
+    NamespaceList, ProbeUrlParser, cluster_id, duration, instance, interval, namespaces, object_name,
+    object_name_or_none, secret,
 };
 
 /// Flags of `run`.
@@ -36,6 +37,9 @@ pub struct Settings {
     /// Name of this process in Events, such as its pod; none = egress-proxies-operator.
     #[arg(long, env = "POD_NAME", default_value = "", hide_default_value = true, value_parser = instance, value_name = "NAME")]
     pub instance: String,
+    /// Which of several processes acts.
+    #[command(flatten)]
+    pub leader: LeaderElection,
     /// Where compiled components are kept.
     #[command(flatten)]
     pub store: ComponentStore,
@@ -70,6 +74,20 @@ pub struct Settings {
     /// What is logged, as in `info,egress_proxies_operator=debug`.
     #[arg(long, env = "LOG_FILTER", default_value = "info", value_name = "FILTER")]
     pub log: String,
+}
+
+/// Which of several processes acts.
+#[derive(Debug, Clone, Args)]
+pub struct LeaderElection {
+    /// Act only while holding the Lease. False if no other process of this installation can ever run.
+    #[arg(long, env = "LEADER_ELECT", default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
+    pub leader_elect: bool,
+    /// Namespace of the Lease; none = that of the pod, and egress-proxies-operator-system outside of one.
+    #[arg(long, env = "LEADER_LEASE_NAMESPACE", default_value = "", hide_default_value = true, value_parser = object_name_or_none, value_name = "NAME")]
+    pub leader_lease_namespace: String,
+    /// Name of the Lease. Two installations in one cluster need two.
+    #[arg(long, env = "LEADER_LEASE_NAME", default_value = "egress-proxies-operator", value_parser = object_name, value_name = "NAME")]
+    pub leader_lease_name: String,
 }
 
 /// Where compiled components are kept.
@@ -339,6 +357,17 @@ mod tests {
         }
         let said = parse(&["--instance", &"x".repeat(129)]).unwrap_err();
         assert!(said.contains("--instance") && said.contains("1-128"), "{said}");
+    }
+
+    #[test]
+    fn a_process_takes_part_in_the_election_unless_told_otherwise() {
+        let settings = parse(&[]).unwrap().leader;
+        assert!(settings.leader_elect && settings.leader_lease_namespace.is_empty());
+        assert!(!parse(&["--leader-elect", "false"]).unwrap().leader.leader_elect);
+        for bad in ["Upper", "-a", "a.b", ""] {
+            let said = parse(&[&format!("--leader-lease-name={bad}")]).unwrap_err();
+            assert!(said.contains("--leader-lease-name") && said.contains("1-63 of a-z"), "{bad}: {said}");
+        }
     }
 
     #[test]

@@ -76,6 +76,23 @@ fn dns_label(text: &str) -> bool {
         && !text.ends_with('-')
 }
 
+/// A name of a Kubernetes object.
+pub(super) fn object_name(text: &str) -> Result<String, String> {
+    if dns_label(text) {
+        Ok(text.to_owned())
+    } else {
+        Err("it names a Kubernetes object: 1-63 of a-z, 0-9 and '-', with '-' inside only".to_owned())
+    }
+}
+
+/// As [`object_name`]; blank is as good as none.
+pub(super) fn object_name_or_none(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Ok(String::new()),
+        name => object_name(name),
+    }
+}
+
 /// The API server takes no Event whose `reportingInstance` is longer.
 pub(super) fn instance(text: &str) -> Result<String, String> {
     match text.trim() {

@@ -95,7 +95,7 @@ pub(super) async fn show(
         (status = 400, description = "`invalid_request`", body = ErrorBody),
         (status = 401, description = "`unauthorized`", body = ErrorBody),
         (status = 404, description = "`unknown_proxy`", body = ErrorBody),
-        (status = 503, description = "`not_ready`", body = ErrorBody),
+        (status = 503, description = "`not_leader`, `not_ready`", body = ErrorBody),
     )
 )]
 pub(super) async fn clear_cooldowns(
@@ -103,6 +103,7 @@ pub(super) async fn clear_cooldowns(
     PathParts((namespace, name)): PathParts<(String, String)>,
     QueryPairs(pairs): QueryPairs,
 ) -> Result<StatusCode, ApiError> {
+    api.leads()?;
     only(&pairs, &["target"])?;
     let host = target("target", pairs.first().map(|(_, value)| value.as_str()))?;
     let facts = find(&api.fleet()?, &namespace, &name)?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use egress_proxies_core::pool::{NoMatch, Refusal};
-use http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{CONNECTION, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -50,6 +50,8 @@ pub(super) enum Code {
     Internal,
     /// 503: the operator has not seen all Proxies yet.
     NotReady,
+    /// 503: this replica stands by; another one keeps the leases.
+    NotLeader,
     /// 503: as many leases are live as the operator keeps.
     TooManyLeases,
 }
@@ -67,7 +69,7 @@ impl Code {
             Self::MachineGone => StatusCode::GONE,
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::NotReady | Self::TooManyLeases => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NotReady | Self::NotLeader | Self::TooManyLeases => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 }
@@ -182,6 +184,13 @@ impl ApiError {
         Self { retry_after: Some(2), ..Self::new(Code::NotReady, message) }
     }
 
+    /// Leases are kept by another replica, or by none for a moment.
+    pub(super) fn not_leader() -> Self {
+        let message = "this replica stands by and keeps no leases; send the request again over a new connection, \
+                       which may reach the replica that does";
+        Self { retry_after: Some(1), ..Self::new(Code::NotLeader, message) }
+    }
+
     /// There is no such Proxy.
     pub(super) fn unknown_proxy(id: &str) -> Self {
         Self::new(Code::UnknownProxy, format!("there is no Proxy {id:?}; GET /v1/proxies lists them"))
@@ -280,6 +289,10 @@ impl IntoResponse for ApiError {
         let mut response = (self.code.status(), Json(self.body)).into_response();
         if let Some(seconds) = self.retry_after {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.code == Code::NotLeader {
+            // A Service chooses a replica per connection: the next request must be free to reach another one.
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         if self.code == Code::Unauthorized {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

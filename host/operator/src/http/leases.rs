@@ -29,7 +29,7 @@ use super::response::LeaseReply;
         (status = 408, description = "`request_timeout`", body = ErrorBody),
         (status = 409, description = "`no_match` with counts (`Retry-After` if a time is known), or `session_conflict`", body = LeaseRefusal),
         (status = 413, description = "`body_too_large`", body = ErrorBody),
-        (status = 503, description = "`not_ready`, `too_many_leases`", body = ErrorBody),
+        (status = 503, description = "`not_leader`, `not_ready`, `too_many_leases`", body = ErrorBody),
     )
 )]
 pub(super) async fn acquire(
@@ -37,6 +37,10 @@ pub(super) async fn acquire(
     query: Result<NoQuery, ApiError>,
     body: Result<Body<LeaseRequest>, ApiError>,
 ) -> Result<Response, ApiError> {
+    if let Err(refusal) = api.leads() {
+        api.metrics.lease_request(LeaseOutcome::NotLeader);
+        return Err(refusal);
+    }
     let order = match query.and(body).and_then(|Body(request)| request.into_order()) {
         Ok(order) => order,
         Err(refusal) => {
@@ -70,7 +74,7 @@ pub(super) async fn acquire(
         (status = 408, description = "`request_timeout`", body = ErrorBody),
         (status = 410, description = "`machine_gone`", body = ErrorBody),
         (status = 413, description = "`body_too_large`", body = ErrorBody),
-        (status = 503, description = "`not_ready`", body = ErrorBody),
+        (status = 503, description = "`not_leader`, `not_ready`", body = ErrorBody),
     )
 )]
 pub(super) async fn renew(
@@ -79,12 +83,13 @@ pub(super) async fn renew(
     NoQuery: NoQuery,
     Body(request): Body<RenewRequest>,
 ) -> Result<Response, ApiError> {
+    api.leads()?;
     let ttl = request.ttl()?;
     let granted = api.pool.renew(id.ok_or_else(ApiError::unknown_lease)?, ttl).await?;
     Ok(reply(&api, &granted))
 }
 
-/// Gives a lease back. 204 whether or not there was one.
+/// Gives a lease back. 204 whether or not there was one; a replica that keeps no leases says so instead.
 #[utoipa::path(
     delete, path = "/v1/leases/{id}", operation_id = "releaseLease", tag = "leases",
     params(("id" = String, Path, description = "`leaseID`")),
@@ -92,17 +97,19 @@ pub(super) async fn renew(
         (status = 204, description = "There is no such lease any more"),
         (status = 400, description = "`invalid_request`: there is a query parameter", body = ErrorBody),
         (status = 401, description = "`unauthorized`", body = ErrorBody),
+        (status = 503, description = "`not_leader`", body = ErrorBody),
     )
 )]
 pub(super) async fn release(
     State(api): State<Api>,
     LeasePath(id): LeasePath,
     NoQuery: NoQuery,
-) -> StatusCode {
+) -> Result<StatusCode, ApiError> {
+    api.leads()?;
     if let Some(id) = id {
         api.pool.release(id).await;
     }
-    StatusCode::NO_CONTENT
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Takes in what happened. Works for a while after the end of the lease too: a ban is often seen late.
@@ -117,7 +124,7 @@ pub(super) async fn release(
         (status = 404, description = "`unknown_lease`", body = ErrorBody),
         (status = 408, description = "`request_timeout`", body = ErrorBody),
         (status = 413, description = "`body_too_large`", body = ErrorBody),
-        (status = 503, description = "`not_ready`", body = ErrorBody),
+        (status = 503, description = "`not_leader`, `not_ready`", body = ErrorBody),
     )
 )]
 pub(super) async fn report(
@@ -126,6 +133,7 @@ pub(super) async fn report(
     NoQuery: NoQuery,
     Body(request): Body<ReportRequest>,
 ) -> Result<StatusCode, ApiError> {
+    api.leads()?;
     let report = request.into_report()?;
     api.pool.report(id.ok_or_else(ApiError::unknown_lease)?, report).await?;
     Ok(StatusCode::NO_CONTENT)

@@ -52,6 +52,8 @@ pub struct Api {
     pub metrics: Arc<dyn LeaseMetrics>,
     /// The time, for the log.
     pub clock: SharedClock,
+    /// Whether this replica keeps the leases.
+    pub leads: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl std::fmt::Debug for Api {
@@ -65,6 +67,11 @@ impl Api {
     fn fleet(&self) -> Result<Fleet, ApiError> {
         let fleet = self.fleet.borrow().clone();
         if fleet.ready { Ok(fleet) } else { Err(ApiError::not_ready()) }
+    }
+
+    /// A lease that a standby knew of would be unknown to everybody else.
+    fn leads(&self) -> Result<(), ApiError> {
+        if (self.leads)() { Ok(()) } else { Err(ApiError::not_leader()) }
     }
 }
 

@@ -21,11 +21,13 @@ pub enum LeaseOutcome {
     NotReady,
     /// As many leases are live as are kept.
     TooManyLeases,
+    /// This replica stands by.
+    NotLeader,
 }
 
 impl LeaseOutcome {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Granted,
         Self::Renewed,
         Self::NoSuchProxy,
@@ -35,6 +37,7 @@ impl LeaseOutcome {
         Self::Invalid,
         Self::NotReady,
         Self::TooManyLeases,
+        Self::NotLeader,
     ];
 
     /// As a label.
@@ -49,6 +52,7 @@ impl LeaseOutcome {
             Self::Invalid => "invalid",
             Self::NotReady => "not_ready",
             Self::TooManyLeases => "too_many_leases",
+            Self::NotLeader => "not_leader",
         }
     }
 }

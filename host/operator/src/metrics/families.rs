@@ -191,11 +191,17 @@ pub(super) const GC_DELETES: Family = family(
     &["provider", "result"],
     "Machines that garbage collection set out to delete: deleted, dry_run, spared (the last look showed a reason to), failed (the next pass tries again).",
 );
+pub(super) const LEADER: Family = family(
+    "leader",
+    Kind::Gauge,
+    &[],
+    "1 if this process leads and may act, 0 if it stands by. The sum over all replicas is 1, and 0 between two leaders.",
+);
 pub(super) const BUILD_INFO: Family =
     family("build_info", Kind::Gauge, &["version"], "1: the version that runs.");
 
 /// All of them, in the order of the documentation.
-pub fn all() -> [Family; 26] {
+pub fn all() -> [Family; 27] {
     [
         PROXIES,
         LEASES_ACTIVE,
@@ -222,6 +228,7 @@ pub fn all() -> [Family; 26] {
         GC_UNTAGGED,
         GC_SUSPECTED,
         GC_DELETES,
+        LEADER,
         BUILD_INFO,
     ]
 }

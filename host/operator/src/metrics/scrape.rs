@@ -1,5 +1,7 @@
 //! Gauges that are read when somebody looks.
 
+use std::sync::Arc;
+
 use egress_proxies_core::crd::Phase;
 use egress_proxies_core::facts::{Fleet, LeaseCounts};
 use prometheus::core::{Collector, Desc};
@@ -29,6 +31,8 @@ pub struct ScrapeSources {
     pub leases: watch::Receiver<LeaseCounts>,
     /// The providers.
     pub providers: Box<dyn Fn() -> Vec<ProviderSeries> + Send + Sync>,
+    /// Whether this process leads.
+    pub leads: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl std::fmt::Debug for ScrapeSources {
@@ -42,6 +46,7 @@ pub(super) struct ScrapeCollector {
     sources: ScrapeSources,
     proxies: IntGaugeVec,
     leases: IntGauge,
+    leader: IntGauge,
     provider_state: IntGaugeVec,
     provider_info: IntGaugeVec,
 }
@@ -53,6 +58,7 @@ impl ScrapeCollector {
             sources,
             proxies: vec(&families::PROXIES)?,
             leases: IntGauge::with_opts(opts(&families::LEASES_ACTIVE))?,
+            leader: IntGauge::with_opts(opts(&families::LEADER))?,
             provider_state: vec(&families::PROVIDER_STATE)?,
             provider_info: vec(&families::PROVIDER_INFO)?,
         })
@@ -66,6 +72,7 @@ impl ScrapeCollector {
         }
         let leases: u32 = self.sources.leases.borrow().values().sum();
         self.leases.set(i64::from(leases));
+        self.leader.set(i64::from((self.sources.leads)()));
         self.provider_state.reset();
         self.provider_info.reset();
         for series in (self.sources.providers)() {
@@ -80,8 +87,14 @@ impl ScrapeCollector {
 
 impl Collector for ScrapeCollector {
     fn desc(&self) -> Vec<&Desc> {
-        [self.proxies.desc(), self.leases.desc(), self.provider_state.desc(), self.provider_info.desc()]
-            .concat()
+        [
+            self.proxies.desc(),
+            self.leases.desc(),
+            self.leader.desc(),
+            self.provider_state.desc(),
+            self.provider_info.desc(),
+        ]
+        .concat()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
@@ -89,6 +102,7 @@ impl Collector for ScrapeCollector {
         [
             self.proxies.collect(),
             self.leases.collect(),
+            self.leader.collect(),
             self.provider_state.collect(),
             self.provider_info.collect(),
         ]
@@ -142,10 +156,12 @@ mod tests {
                 let loaded = Some(["sha256:0".to_owned(), "1.0.0".to_owned(), "0.1.0".to_owned()]);
                 vec![ProviderSeries { provider: "p".to_owned(), state: "ready", loaded }]
             }),
+            leads: Arc::new(|| true),
         };
         metrics.scrape(sources).unwrap();
         let text = metrics.text().unwrap();
         assert!(text.contains("proxy_operator_leases_active 5"), "{text}");
+        assert!(text.contains("proxy_operator_leader 1"), "{text}");
         assert!(text.contains("proxy_operator_proxies{phase=\"Ready\"} 0"), "{text}");
         assert!(text.contains("provider_state{provider=\"p\",state=\"ready\"} 1"), "{text}");
         let known: Vec<String> = families::all().iter().map(families::Family::full_name).collect();

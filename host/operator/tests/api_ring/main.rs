@@ -16,6 +16,8 @@ mod gc;
 #[cfg(test)]
 mod gentle;
 #[cfg(test)]
+mod handover;
+#[cfg(test)]
 mod happy;
 #[cfg(test)]
 mod inputs;

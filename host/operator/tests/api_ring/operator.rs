@@ -172,6 +172,7 @@ impl Bench {
             default_probe_url: Some("http://probe.invalid/".to_owned()),
             instance: "test".to_owned(),
             leadership: Leadership::alone(),
+            acting: watch::channel(false).0,
             metrics: Arc::<Counted>::clone(&metrics),
         };
         let cancel = CancellationToken::new();

@@ -181,6 +181,7 @@ impl World {
             default_probe_url: Some("http://probe.invalid/".to_owned()),
             instance: "test".to_owned(),
             leadership: Leadership::alone(),
+            acting: watch::channel(false).0,
             metrics: Arc::new(Silent),
         };
         let mut tasks = JoinSet::new();

@@ -59,6 +59,7 @@ async fn a_panic_is_an_answer_without_details_and_the_next_request_works() {
         tokens: Tokens::load(TokenSources::default()).await,
         metrics: Arc::new(NoMetrics),
         clock: SystemClock::start(),
+        leads: Arc::new(|| true),
     });
     let request = Request::post("/v1/leases").body(Body::from("{}")).unwrap();
     let response = router.clone().oneshot(request).await.unwrap();

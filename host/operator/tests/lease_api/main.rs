@@ -20,6 +20,8 @@ mod reports;
 #[cfg(test)]
 mod server;
 #[cfg(test)]
+mod standby;
+#[cfg(test)]
 mod tokens;
 #[cfg(test)]
 mod world;

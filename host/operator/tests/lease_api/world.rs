@@ -1,6 +1,7 @@
 //! A fleet, a clock that stands still, the store and the router.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -50,6 +51,8 @@ pub(crate) struct World {
     pub(crate) router: Router,
     pub(crate) fleet: watch::Sender<Fleet>,
     pub(crate) counted: Arc<Counted>,
+    /// Whether this replica leads.
+    pub(crate) leads: Arc<AtomicBool>,
     clock: Arc<TestClock>,
     token: Option<String>,
 }
@@ -117,14 +120,17 @@ impl World {
         clock: Arc<TestClock>,
     ) -> Self {
         let counted = Arc::new(Counted::default());
+        let leads = Arc::new(AtomicBool::new(true));
+        let asked = Arc::clone(&leads);
         let api = Api {
             pool,
             fleet: watched,
             tokens,
             metrics: Arc::<Counted>::clone(&counted),
             clock: Arc::<TestClock>::clone(&clock),
+            leads: Arc::new(move || asked.load(Ordering::SeqCst)),
         };
-        Self { router: router(api), fleet, counted, clock, token: None }
+        Self { router: router(api), fleet, counted, leads, clock, token: None }
     }
 
     pub(crate) fn wait(&self, seconds: u64) {

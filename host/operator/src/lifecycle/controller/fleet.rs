@@ -12,6 +12,7 @@ use egress_proxies_core::facts::{Auth, Fleet, ProxyFacts};
 use egress_proxies_core::ids::{Incarnation, ProxyKey, ProxyUid};
 use egress_proxies_core::provider::Credentials;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use crate::clock::SharedClock;
 use crate::lifecycle::memory::Memories;
@@ -25,6 +26,10 @@ pub(crate) struct FleetPublisher {
     pub(crate) dirty: Arc<Queue>,
     pub(crate) fleet: watch::Sender<Fleet>,
     pub(crate) clock: SharedClock,
+    /// This process is elected, and what has changed until then is in the caches and marked as dirty.
+    pub(crate) read_since_elected: CancellationToken,
+    /// Told once the fleet has that too.
+    pub(crate) acting: watch::Sender<bool>,
 }
 
 /// What was published before, as far as the fleet itself does not say it.
@@ -84,13 +89,20 @@ impl FleetPublisher {
             self.dirty.add(key_of(&proxy), now);
         }
         loop {
+            let read = self.read_since_elected.is_cancelled();
             let mut fleet = self.fleet.borrow().clone();
             let changed = self.update(&mut fleet, &mut before);
             if changed || !fleet.ready {
                 fleet.ready = true;
                 self.fleet.send_replace(fleet);
             }
-            self.dirty.changed().await;
+            if read {
+                self.acting.send_if_modified(|acting| !std::mem::replace(acting, true));
+            }
+            tokio::select! {
+                () = self.dirty.changed() => {}
+                () = self.read_since_elected.cancelled(), if !read => {}
+            }
         }
     }
 

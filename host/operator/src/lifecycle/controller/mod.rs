@@ -68,6 +68,9 @@ pub struct LifecycleSetup {
     pub instance: String,
     /// Who may act.
     pub leadership: Leadership,
+    /// Becomes true when this process is elected and the fleet is one that was read since: nothing but a fleet
+    /// to read from should be made of an earlier one, which may be as old as the silence of a dead watch.
+    pub acting: watch::Sender<bool>,
     /// Measures.
     pub metrics: Arc<dyn LifecycleMetrics>,
 }
@@ -130,6 +133,9 @@ async fn work(
         Some(filled) => filled?,
     }
     triggers.filled(&stores);
+    let mut elected = setup.leadership.elected.clone();
+    let fresh = *elected.borrow();
+    let read_since_elected = CancellationToken::new();
     let memories = Arc::new(Memories::default());
     let sources = Sources {
         stores,
@@ -144,6 +150,8 @@ async fn work(
         memories: Arc::clone(&memories),
         dirty: Arc::clone(&triggers.dirty),
         fleet: setup.fleet.clone(),
+        read_since_elected: read_since_elected.clone(),
+        acting: setup.acting.clone(),
         clock: Arc::clone(&setup.clock),
     };
     let mut tasks = JoinSet::new();
@@ -157,22 +165,36 @@ async fn work(
         },
         setup.fleet.clone(),
     ));
+    let stores = sources.stores.clone();
     let controller =
         Controller { reconciler: Arc::new(reconciler(&setup, sources, memories, own_writes)), triggers };
-    let mut elected = setup.leadership.elected.clone();
     tokio::select! {
         biased;
         ended = tasks.join_next() => Err(LifecycleError::Task(ended.and_then(Result::err))),
         worked = async {
-            let election = async { elected.wait_for(|elected| *elected).await.map(drop) };
-            match cancel.run_until_cancelled(election).await {
+            let elected = elected_and_fresh(&mut elected, (!fresh).then_some(&stores));
+            match cancel.run_until_cancelled(elected).await {
                 None => return Ok(()),
-                Some(won) => won.map_err(|_| LifecycleError::Election)?,
+                Some(elected) => elected?,
             }
+            read_since_elected.cancel();
             controller.run(&cancel).await;
             Ok(())
         } => worked,
     }
+}
+
+/// Waits until this process is elected, and until these caches were read anew.
+async fn elected_and_fresh(
+    elected: &mut watch::Receiver<bool>,
+    stale: Option<&Stores>,
+) -> Result<(), LifecycleError> {
+    let won = elected.wait_for(|elected| *elected).await.map(drop);
+    won.map_err(|_| LifecycleError::Election)?;
+    if let Some(stores) = stale {
+        stores.read_anew().await;
+    }
+    Ok(())
 }
 
 fn reconciler(

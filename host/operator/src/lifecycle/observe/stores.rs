@@ -2,7 +2,8 @@
 //!
 //! Secrets without one of the two labels are never asked for: the watches select by label, and one
 //! selector cannot say "or", hence two caches. A watch lasts 60 s at most, so that a connection that died
-//! silently is noticed soon.
+//! silently is noticed soon. A process that is elected does not wait for that: it begins every watch anew, with
+//! a list ([`Stores::read_anew`]).
 
 use std::sync::Arc;
 
@@ -13,10 +14,11 @@ use futures::{FutureExt, Stream, StreamExt};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Secret;
 use kube::runtime::reflector::store::{Store, Writer};
-use kube::runtime::reflector::{ObjectRef, reflector, store};
+use kube::runtime::reflector::{ObjectRef, store};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
+use tokio_util::sync::CancellationToken;
 
 use super::changes::{Change, Changes};
 use super::healing::healing;
@@ -74,6 +76,15 @@ pub(crate) struct Stores {
     pub(crate) cloud_init: Cache<Secret>,
     /// Secrets with the proxy-auth label.
     pub(crate) proxy_auth: Cache<Secret>,
+    anew: Anew,
+}
+
+/// A second beginning of all watches.
+#[derive(Debug, Clone, Default)]
+struct Anew {
+    asked: CancellationToken,
+    /// Of each watch: its second list is in the cache.
+    listed: Vec<CancellationToken>,
 }
 
 impl Stores {
@@ -82,6 +93,15 @@ impl Stores {
         self.proxies.filled().await?;
         self.cloud_init.filled().await?;
         self.proxy_auth.filled().await
+    }
+
+    /// Begins every watch anew and resolves when each cache has what its list brought, and has told it. Works
+    /// once.
+    pub(crate) async fn read_anew(&self) {
+        self.anew.asked.cancel();
+        for listed in &self.anew.listed {
+            listed.cancelled().await;
+        }
     }
 }
 
@@ -102,85 +122,121 @@ pub(crate) fn open(
     namespaces: &Namespaces,
     on_change: &Arc<dyn OnChange>,
 ) -> (Stores, Vec<Watch>) {
-    let mut watches = Vec::new();
+    let mut opening = Opening { client, namespaces, anew: Anew::default(), watches: Vec::new() };
     let told = Arc::clone(on_change);
-    let proxies = cache(client, namespaces, &watcher::Config::default(), &mut watches, move || {
+    let proxies = opening.cache(&watcher::Config::default(), move || {
         let told = Arc::clone(&told);
         Box::new(move |change| told.proxy(change))
     });
     let mut secrets = |label: &str| {
         let told = Arc::clone(on_change);
         let config = watcher::Config::default().labels(&format!("{label}=true"));
-        cache(client, namespaces, &config, &mut watches, move || {
+        opening.cache(&config, move || {
             let told = Arc::clone(&told);
             Box::new(move |change| told.secret(change))
         })
     };
     let cloud_init = secrets(CLOUD_INIT_LABEL);
     let proxy_auth = secrets(PROXY_AUTH_LABEL);
-    (Stores { proxies, cloud_init, proxy_auth }, watches)
+    (Stores { proxies, cloud_init, proxy_auth, anew: opening.anew }, opening.watches)
 }
 
 type Tell = Box<dyn Fn(Change) + Send>;
 
-fn cache<K>(
-    client: &Client,
-    namespaces: &Namespaces,
-    config: &watcher::Config,
-    watches: &mut Vec<Watch>,
-    tell: impl Fn() -> Tell,
-) -> Cache<K>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + DeserializeOwned
-        + Clone
-        + std::fmt::Debug
-        + Send
-        + Sync
-        + 'static,
-{
-    let scopes = match namespaces {
-        Namespaces::All => vec![None],
-        Namespaces::Only(names) => names.iter().cloned().map(Some).collect(),
-    };
-    let mut parts = Vec::new();
-    for scope in scopes {
-        let api = match &scope {
-            None => Api::<K>::all(client.clone()),
-            Some(namespace) => Api::<K>::namespaced(client.clone(), namespace),
-        };
-        let (reader, writer) = store();
-        watches.push(follow(api, config.clone().timeout(WATCH_SECONDS), writer, tell()).boxed());
-        parts.push((scope, reader));
-    }
-    Cache { parts }
+/// What is being opened.
+struct Opening<'a> {
+    client: &'a Client,
+    namespaces: &'a Namespaces,
+    anew: Anew,
+    watches: Vec<Watch>,
 }
 
-async fn follow<K>(api: Api<K>, config: watcher::Config, writer: Writer<K>, tell: Tell)
-where
+impl Opening<'_> {
+    fn cache<K>(&mut self, config: &watcher::Config, tell: impl Fn() -> Tell) -> Cache<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + DeserializeOwned
+            + Clone
+            + std::fmt::Debug
+            + Send
+            + Sync
+            + 'static,
+    {
+        let scopes = match self.namespaces {
+            Namespaces::All => vec![None],
+            Namespaces::Only(names) => names.iter().cloned().map(Some).collect(),
+        };
+        let mut parts = Vec::new();
+        for scope in scopes {
+            let api = match &scope {
+                None => Api::<K>::all(self.client.clone()),
+                Some(namespace) => Api::<K>::namespaced(self.client.clone(), namespace),
+            };
+            let (reader, writer) = store();
+            let listed = CancellationToken::new();
+            let config = config.clone().timeout(WATCH_SECONDS);
+            let asked = self.anew.asked.clone();
+            self.watches
+                .push(follow((api, config), Filling::new(writer, tell()), asked, listed.clone()).boxed());
+            self.anew.listed.push(listed);
+            parts.push((scope, reader));
+        }
+        Cache { parts }
+    }
+}
+
+/// Watches, and once it is asked to begins anew.
+async fn follow<K>(
+    (api, config): (Api<K>, watcher::Config),
+    mut cache: Filling<K>,
+    asked: CancellationToken,
+    listed: CancellationToken,
+) where
     K: Resource<DynamicType = ()> + DeserializeOwned + Clone + std::fmt::Debug + Send + Sync + 'static,
 {
-    let kind = K::kind(&()).into_owned();
     let start =
         || watcher(api.clone(), config.clone()).modify(|object: &mut K| object.managed_fields_mut().clear());
-    pass_on(healing(start), &kind, writer, tell).await;
+    if asked.run_until_cancelled(cache.pass_on(healing(start))).await.is_none() {
+        cache.listed = Some(listed);
+        cache.pass_on(healing(start)).await;
+    }
 }
 
-/// Brings events into the cache and tells what they changed there, in this order.
-async fn pass_on<K>(
-    events: impl Stream<Item = watcher::Result<watcher::Event<K>>> + Send,
-    kind: &str,
+/// A cache that is being filled.
+struct Filling<K: Resource<DynamicType = ()> + Clone + 'static> {
     writer: Writer<K>,
+    changes: Changes,
     tell: Tell,
-) where
-    K: Resource<DynamicType = ()> + Clone + 'static,
-{
-    let mut events = std::pin::pin!(reflector(writer, events));
-    let mut changes = Changes::default();
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(event) => changes.of(&event).into_iter().for_each(&tell),
-            Err(error) => tracing::warn!(%kind, %error, "watch failed, it is started anew"),
+    /// To be told of each complete list.
+    listed: Option<CancellationToken>,
+}
+
+impl<K: Resource<DynamicType = ()> + Clone + 'static> Filling<K> {
+    fn new(writer: Writer<K>, tell: Tell) -> Self {
+        Self { writer, changes: Changes::default(), tell, listed: None }
+    }
+
+    /// Brings events into the cache and tells what they changed there, in this order. May be dropped between two
+    /// events: a list that broke off there changes nothing.
+    async fn pass_on(&mut self, events: impl Stream<Item = watcher::Result<watcher::Event<K>>> + Send) {
+        let mut events = std::pin::pin!(events);
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(event) => self.take_in(&event),
+                Err(error) => {
+                    tracing::warn!(kind = %K::kind(&()), %error, "watch failed, it is started anew");
+                }
+            }
+        }
+    }
+
+    fn take_in(&mut self, event: &watcher::Event<K>) {
+        self.writer.apply_watcher_event(event);
+        self.changes.of(event).into_iter().for_each(&self.tell);
+        if matches!(event, watcher::Event::InitDone)
+            && let Some(listed) = &self.listed
+        {
+            listed.cancel();
         }
     }
 }
@@ -229,7 +285,7 @@ mod tests {
             Event::InitDone,
             Event::Delete(object("a", "5")),
         ];
-        pass_on(futures::stream::iter(events.map(Ok)), "ConfigMap", writer, tell).await;
+        Filling::new(writer, tell).pass_on(futures::stream::iter(events.map(Ok))).await;
         let mut told = told.lock().unwrap().clone();
         assert!(told.iter().all(|(_, version, cached)| version == cached), "{told:?}");
         told.sort();

@@ -1,0 +1,168 @@
+//! Hand-over between two lifecycle loops over one cloud.
+
+use std::time::Duration;
+
+use egress_proxies_core::leader::Timing;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::contender::{Contender, short};
+use crate::operator::{Bench, managed};
+
+const SOON: Duration = Duration::from_secs(30);
+
+fn lease(bench: &Bench) -> Api<Lease> {
+    Api::namespaced(bench.client.clone(), &bench.namespace)
+}
+
+async fn holder(bench: &Bench) -> Option<String> {
+    lease(bench).get("operator").await.unwrap().spec.unwrap().holder_identity
+}
+
+#[tokio::test]
+async fn a_leader_that_is_cut_off_stops_acting_before_another_begins_and_nothing_is_made_twice() {
+    let Some(bench) = Bench::open("cut-off").await else { return };
+    let first = Contender::start(&bench, "first", short()).await;
+    first.leads(SOON).await;
+    let second = Contender::start(&bench, "second", short()).await;
+    for name in ["a", "b", "c"] {
+        bench.create(name, managed()).await;
+        bench.until_ready(name).await;
+    }
+    assert_eq!(second.effects().len(), 0, "a standby does nothing");
+
+    first.cut_off();
+    // Reasons to act for whoever may: the cloud is open to both.
+    bench.cloud.lose_machines();
+    bench.create("d", managed()).await;
+    let (ended, why) = first.ended(SOON).await;
+    assert!(why.contains("no longer leads"), "{why}");
+    second.leads(SOON).await;
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while (bench.cloud.born(), bench.cloud.machines().len()) != (7, 4) && Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    for name in ["a", "b", "c", "d"] {
+        bench.until_ready(name).await;
+    }
+    let last = first.effects().into_iter().max().unwrap();
+    let begins = second.effects().into_iter().min().unwrap();
+    assert!(last < begins && ended < begins, "the first stopped {:?} too late", last.max(ended) - begins);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let alive = bench.cloud.machines().len();
+    assert_eq!((bench.cloud.born(), alive), (7, 4), "three, then three again and one more");
+    second.stop().await;
+}
+
+#[tokio::test]
+async fn a_leader_told_to_end_hands_over_in_three_seconds_and_the_next_one_writes_nothing() {
+    let Some(bench) = Bench::open("told-to-end").await else { return };
+    let first = Contender::start(&bench, "first", Timing::default()).await;
+    first.leads(SOON).await;
+    for name in ["a", "b"] {
+        bench.create(name, managed()).await;
+        bench.until_ready(name).await;
+    }
+    let second = Contender::start(&bench, "second", Timing::default()).await;
+    let mut fleet = second.fleet.clone();
+    fleet.wait_for(|fleet| fleet.ready && fleet.proxies.len() == 2).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let before = (bench.get("a").await.unwrap(), bench.get("b").await.unwrap());
+
+    let told = Instant::now();
+    first.stop().await;
+    second.leads(Duration::from_secs(3)).await;
+    assert!(told.elapsed() < Duration::from_secs(3), "handed over in {:?}", told.elapsed());
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert!(!second.effects().is_empty(), "it looks at the machines");
+    assert_eq!((second.spy.proxy_writes(), second.spy.events()), (Vec::<String>::new(), 0));
+    assert_eq!((bench.get("a").await.unwrap(), bench.get("b").await.unwrap()), before);
+    assert_eq!(bench.cloud.born(), 2);
+    second.stop().await;
+    assert_eq!(holder(&bench).await, None, "given up");
+}
+
+#[tokio::test]
+async fn a_standby_with_a_dead_watch_reads_everything_anew_before_it_acts() {
+    let Some(bench) = Bench::open("dead-watch").await else { return };
+    let first = Contender::start(&bench, "first", short()).await;
+    first.leads(SOON).await;
+    bench.create("old", managed()).await;
+    bench.until_ready("old").await;
+    let second = Contender::start(&bench, "second", short()).await;
+    let mut fleet = second.fleet.clone();
+    fleet.wait_for(|fleet| fleet.proxies.len() == 1).await.unwrap();
+
+    second.link.cut();
+    bench.delete("old").await;
+    bench.until_gone("old").await;
+    bench.create("new", managed()).await;
+    bench.until_ready("new").await;
+    first.stop().await;
+    while holder(&bench).await.as_deref() != Some("second") {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let elected = Instant::now();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(second.effects().len(), 0, "and does nothing about Proxies that it may know wrongly");
+    assert!(!*second.acting.borrow());
+
+    second.link.heal_for_new_connections();
+    second.leads(Duration::from_secs(40)).await;
+    assert!(elected.elapsed() < Duration::from_mins(1), "a watch that is dead goes unnoticed for 75 s");
+    let known =
+        second.fleet.borrow().proxies.values().map(|facts| facts.key.name.clone()).collect::<Vec<_>>();
+    assert_eq!(known, ["new"]);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(second.spy.proxy_writes(), Vec::<String>::new());
+    assert_eq!((bench.cloud.born(), bench.cloud.machines().len()), (2, 1));
+    second.stop().await;
+}
+
+#[tokio::test]
+async fn a_leader_whose_lease_somebody_gives_to_another_or_deletes_ends() {
+    let Some(bench) = Bench::open("lease-taken").await else { return };
+    let leader = Contender::start(&bench, "leader", short()).await;
+    leader.leads(SOON).await;
+    let patch = |spec| Patch::Merge(json!({ "spec": spec }));
+    let params = PatchParams::default();
+    lease(&bench).patch("operator", &params, &patch(json!({"leaseDurationSeconds": 4}))).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(
+        holder(&bench).await.as_deref(),
+        Some("leader"),
+        "an edit that takes nothing away changes nothing"
+    );
+
+    lease(&bench).patch("operator", &params, &patch(json!({"holderIdentity": "somebody"}))).await.unwrap();
+    let (_, why) = leader.ended(SOON).await;
+    assert!(why.contains("held by somebody now"), "{why}");
+
+    let next = Contender::start(&bench, "next", short()).await;
+    next.leads(SOON).await;
+    lease(&bench).delete("operator", &DeleteParams::default()).await.unwrap();
+    let (_, why) = next.ended(SOON).await;
+    assert!(why.contains("deleted"), "{why}");
+}
+
+#[tokio::test]
+async fn a_slow_api_server_costs_nobody_the_lead() {
+    let Some(bench) = Bench::open("slow-server").await else { return };
+    let leader = Contender::start(&bench, "leader", Timing::default()).await;
+    leader.leads(SOON).await;
+    let standby = Contender::start(&bench, "standby", Timing::default()).await;
+    for contender in [&leader, &standby] {
+        contender.election_link.slow(Duration::from_secs(1));
+    }
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(holder(&bench).await.as_deref(), Some("leader"));
+    assert!(!*standby.acting.borrow());
+    bench.create("a", managed()).await;
+    bench.until_ready("a").await;
+    leader.stop().await;
+    standby.leads(SOON).await;
+    standby.stop().await;
+}

@@ -1,0 +1,132 @@
+//! Hand-over between two processes of the built binary, with the real durations.
+
+use std::time::Duration;
+
+use egress_proxies_core::crd::{Phase, Proxy};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use kube::api::DeleteParams;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::replica::{Answering, Replica};
+use crate::operator::Bench;
+
+/// Time for a process to start on a machine that is busy.
+const START: Duration = Duration::from_mins(1);
+const HAND_OVER: Duration = Duration::from_secs(20);
+
+/// One replica that leads, with a Proxy that is Ready and one that is Unhealthy, and another one that stands by.
+struct Pair {
+    bench: Bench,
+    proxy: Answering,
+    leader: Replica,
+    standby: Replica,
+}
+
+impl Pair {
+    async fn start(purpose: &str) -> Option<Self> {
+        let bench = Bench::open(purpose).await?;
+        let proxy = Answering::start().await;
+        let leader = Replica::start(&bench, "leader").await;
+        bench.create("a", external(proxy.port)).await;
+        bench.create("dead", external(1)).await;
+        bench.until_ready("a").await;
+        let unhealthy = |proxy: &Proxy| proxy.status.as_ref().is_some_and(|it| it.phase == Phase::Unhealthy);
+        bench.until("dead", "Unhealthy", unhealthy).await;
+        leader.leases(START).await;
+        let standby = Replica::start(&bench, "standby").await;
+        standby.ready().await;
+        Some(Self { bench, proxy, leader, standby })
+    }
+
+    async fn holder(&self) -> String {
+        let leases = Api::<Lease>::namespaced(self.bench.client.clone(), &self.bench.namespace);
+        let lease = leases.get("egress-proxies-operator").await.unwrap();
+        lease.spec.unwrap().holder_identity.unwrap_or_default()
+    }
+
+    /// The standby does all that the leader did, and what there was needed no write, probed again and again.
+    async fn has_handed_over(&self, versions: [Option<String>; 2]) {
+        assert!(self.holder().await.starts_with("standby_"));
+        assert_eq!(self.standby.leader_metric().await.as_deref(), Some("1"));
+        self.bench.create("b", external(self.proxy.port)).await;
+        self.bench.until_ready("b").await;
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        assert_eq!(self.versions().await, versions, "what is as it was needs no write");
+    }
+
+    async fn versions(&self) -> [Option<String>; 2] {
+        let version = async |name| self.bench.get(name).await.unwrap().metadata.resource_version;
+        [version("a").await, version("dead").await]
+    }
+}
+
+fn external(port: u16) -> Value {
+    json!({
+        "mode": "External",
+        "endpoint": {"host": "127.0.0.1", "port": port, "protocol": "http"},
+        "healthCheck": {"intervalSeconds": 2, "timeoutSeconds": 1}
+    })
+}
+
+#[tokio::test]
+async fn a_standby_serves_reads_refuses_leases_and_takes_over_from_a_leader_that_is_killed() {
+    let Some(pair) = Pair::start("killed").await else { return };
+    let (status, text) = pair.standby.lease().await.unwrap();
+    assert!(status == 503 && text.contains("not_leader"), "{text}");
+    let (status, text) = pair.standby.list().await.unwrap();
+    assert!(status == 200 && text.contains(r#""count":2"#), "{text}");
+    assert_eq!(pair.standby.leader_metric().await.as_deref(), Some("0"));
+    assert_eq!(pair.leader.leader_metric().await.as_deref(), Some("1"));
+    let versions = pair.versions().await;
+
+    pair.leader.signal("KILL");
+    let took = pair.standby.leases(HAND_OVER).await;
+    assert!(took > Duration::from_secs(10), "it waited for the Lease to run out: {took:?}");
+    pair.has_handed_over(versions).await;
+}
+
+#[tokio::test]
+async fn a_leader_that_is_stopped_for_a_while_ends_when_it_wakes_up() {
+    let Some(pair) = Pair::start("stopped").await else { return };
+    let versions = pair.versions().await;
+    pair.leader.signal("STOP");
+    pair.standby.leases(HAND_OVER).await;
+    pair.leader.signal("CONT");
+    if let Some((status, text)) = pair.leader.lease().await {
+        assert!(status == 503 && text.contains("not_leader"), "{text}");
+    }
+    assert_eq!(pair.leader.exit_code(Duration::from_secs(5)).await, 1);
+    assert!(pair.leader.log().contains("no longer leads and must not act"), "{}", pair.leader.log());
+    pair.has_handed_over(versions).await;
+}
+
+#[tokio::test]
+async fn a_leader_that_is_cut_off_from_the_api_server_ends_before_another_one_leads() {
+    let Some(pair) = Pair::start("cut").await else { return };
+    let versions = pair.versions().await;
+    let cut = Instant::now();
+    pair.leader.link.cut();
+    assert_eq!(pair.leader.exit_code(Duration::from_secs(14)).await, 1);
+    assert!(pair.holder().await.starts_with("leader_"), "nobody has taken the Lease yet");
+    assert!(pair.leader.log().contains("could not be renewed in time"), "{}", pair.leader.log());
+    pair.standby.leases(HAND_OVER.saturating_sub(cut.elapsed())).await;
+    pair.has_handed_over(versions).await;
+}
+
+#[tokio::test]
+async fn a_leader_told_to_end_hands_over_at_once_and_one_whose_lease_is_deleted_ends() {
+    let Some(pair) = Pair::start("orderly").await else { return };
+    let versions = pair.versions().await;
+    pair.leader.signal("TERM");
+    let took = pair.standby.leases(Duration::from_secs(10)).await;
+    assert_eq!(pair.leader.exit_code(Duration::from_secs(5)).await, 0);
+    assert!(took < Duration::from_secs(3), "handed over in {took:?}");
+    pair.has_handed_over(versions).await;
+
+    let leases = Api::<Lease>::namespaced(pair.bench.client.clone(), &pair.bench.namespace);
+    leases.delete("egress-proxies-operator", &DeleteParams::default()).await.unwrap();
+    assert_eq!(pair.standby.exit_code(Duration::from_secs(8)).await, 1);
+    assert!(pair.standby.log().contains("deleted by somebody else"), "{}", pair.standby.log());
+}

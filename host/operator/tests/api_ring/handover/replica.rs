@@ -1,0 +1,182 @@
+//! The built binary as one of several replicas, over a link to the API server of its own; and a place where
+//! its probes end well.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::contender::link;
+use super::link::Link;
+use crate::operator::Bench;
+use crate::support::api_server::ApiServer;
+
+/// Writes down the operator's pid and how it ended. Ends it when the test binary ends, however that ends.
+const SUPERVISOR: &str = r#"
+trap '' INT TERM HUP
+(
+  sh -c 'echo $$ >"$DIR/pid"; exec "$OPERATOR" run "$@"' operator "$@" </dev/null >"$DIR/log" 2>&1
+  echo $? >"$DIR/exit"
+) &
+read -r _
+[ -e "$DIR/exit" ] || kill -9 "$(cat "$DIR/pid")"
+wait
+rm -rf "$DIR"
+"#;
+
+/// A running operator. Dropping it kills it.
+pub(crate) struct Replica {
+    pub(crate) link: Link,
+    dir: PathBuf,
+    api: SocketAddr,
+    metrics: SocketAddr,
+    probes: SocketAddr,
+    // Its standard input keeps the supervisor waiting.
+    _supervisor: Child,
+}
+
+impl Replica {
+    /// Looks at the bench's namespace alone, and has its Lease there.
+    pub(crate) async fn start(bench: &Bench, name: &str) -> Self {
+        let link = link().await;
+        let dir = tempfile::Builder::new().prefix("epo-replica-").tempdir().unwrap().keep();
+        let providers = dir.join("providers.yaml");
+        fs::write(
+            &providers,
+            "apiVersion: crawl.example.com/v1alpha1\nkind: ProvidersConfig\nproviders: {}\n",
+        )
+        .unwrap();
+        let kubeconfig = dir.join("kubeconfig");
+        write_kubeconfig(&kubeconfig, &link).await;
+        let [api, metrics, probes] = free_addresses();
+        let supervisor = Command::new("sh")
+            .args(["-c", SUPERVISOR, "operator", "--providers-config", &providers.display().to_string()])
+            .args(["--namespaces", &bench.namespace, "--leader-lease-namespace", &bench.namespace])
+            .args(["--instance", name, "--allow-local-endpoints", "--probe-url", "http://probe.invalid/"])
+            .args(["--discovery-address", &api.to_string(), "--metrics-address", &metrics.to_string()])
+            .args(["--probe-address", &probes.to_string()])
+            .args(["--component-store", &dir.join("components").display().to_string()])
+            .env("OPERATOR", env!("CARGO_BIN_EXE_egress-proxies-operator"))
+            .env("DIR", &dir)
+            .env("KUBECONFIG", &kubeconfig)
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Self { link, dir, api, metrics, probes, _supervisor: supervisor }
+    }
+
+    /// Sends a signal, such as `KILL`.
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = fs::read_to_string(self.dir.join("pid")).unwrap();
+        assert!(Command::new("kill").args([&format!("-{name}"), pid.trim()]).status().unwrap().success());
+    }
+
+    /// Waits until it has ended; answers with its exit code.
+    pub(crate) async fn exit_code(&self, within: Duration) -> i32 {
+        let file = self.dir.join("exit");
+        let read = || fs::read_to_string(&file).ok().and_then(|text| text.trim().parse().ok());
+        self.until("it has ended", within, async || read()).await
+    }
+
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.dir.join("log")).unwrap_or_default()
+    }
+
+    /// Waits until it gives leases: it leads, and knows the fleet. Answers how long that took.
+    pub(crate) async fn leases(&self, within: Duration) -> Duration {
+        let began = Instant::now();
+        self.until("it gives a lease", within, async || (self.lease().await?.0 == 201).then_some(())).await;
+        began.elapsed()
+    }
+
+    /// Status and text of a request for a lease, short-lived.
+    pub(crate) async fn lease(&self) -> Option<(u16, String)> {
+        ask(self.api, "POST", "/v1/leases", r#"{"ttlSeconds":1}"#).await
+    }
+
+    pub(crate) async fn list(&self) -> Option<(u16, String)> {
+        ask(self.api, "GET", "/v1/proxies", "").await
+    }
+
+    /// Waits until `/readyz` is 200.
+    pub(crate) async fn ready(&self) {
+        let ready = async || (ask(self.probes, "GET", "/readyz", "").await?.0 == 200).then_some(());
+        self.until("it is ready", Duration::from_secs(30), ready).await;
+    }
+
+    /// What the metric says.
+    pub(crate) async fn leader_metric(&self) -> Option<String> {
+        let (_, text) = ask(self.metrics, "GET", "/metrics", "").await?;
+        text.lines().find_map(|line| line.strip_prefix("proxy_operator_leader ")).map(str::to_owned)
+    }
+
+    async fn until<T>(&self, what: &str, within: Duration, mut probe: impl AsyncFnMut() -> Option<T>) -> T {
+        let deadline = Instant::now() + within;
+        loop {
+            if let Some(found) = probe().await {
+                return found;
+            }
+            assert!(Instant::now() < deadline, "not in {within:?}: {what}\n{}", self.log());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+async fn write_kubeconfig(file: &Path, link: &Link) {
+    let text = fs::read_to_string(ApiServer::shared().await.unwrap().kubeconfig()).unwrap();
+    let server = text.split('"').find(|part| part.starts_with("https://")).unwrap();
+    let rewritten = text.replace(server, &format!("https://{}", link.address));
+    fs::write(file, rewritten).unwrap();
+}
+
+fn free_addresses() -> [SocketAddr; 3] {
+    let listeners = [0; 3].map(|port: u16| TcpListener::bind(("127.0.0.1", port)).unwrap());
+    listeners.map(|listener| listener.local_addr().unwrap())
+}
+
+/// One request on a connection of its own; none if there was no answer in 2 s.
+async fn ask(address: SocketAddr, method: &str, path: &str, body: &str) -> Option<(u16, String)> {
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let exchange = async {
+        let mut stream = TcpStream::connect(address).await.ok()?;
+        stream.write_all(request.as_bytes()).await.ok()?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.ok()?;
+        let text = String::from_utf8_lossy(&answer).into_owned();
+        let status = text.split(' ').nth(1)?.parse().ok()?;
+        Some((status, text))
+    };
+    tokio::time::timeout(Duration::from_secs(2), exchange).await.ok()?
+}
+
+/// A forward proxy that answers every request itself, with 200.
+pub(crate) struct Answering {
+    pub(crate) port: u16,
+    _tasks: JoinSet<()>,
+}
+
+impl Answering {
+    pub(crate) async fn start() -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut head = [0; 4096];
+                let _read = stream.read(&mut head).await;
+                let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok";
+                let _written = stream.write_all(answer).await;
+            }
+        });
+        Self { port, _tasks: tasks }
+    }
+}
