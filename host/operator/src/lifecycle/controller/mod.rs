@@ -133,8 +133,7 @@ async fn work(
         Some(filled) => filled?,
     }
     triggers.filled(&stores);
-    let mut elected = setup.leadership.elected.clone();
-    let fresh = *elected.borrow();
+    let fresh = *setup.leadership.elected.borrow();
     let read_since_elected = CancellationToken::new();
     let memories = Arc::new(Memories::default());
     let sources = Sources {
@@ -172,29 +171,33 @@ async fn work(
         biased;
         ended = tasks.join_next() => Err(LifecycleError::Task(ended.and_then(Result::err))),
         worked = async {
-            let elected = elected_and_fresh(&mut elected, (!fresh).then_some(&stores));
-            match cancel.run_until_cancelled(elected).await {
+            let begun = elected_and_fresh(&setup, (!fresh).then_some(&stores), &read_since_elected);
+            match cancel.run_until_cancelled(begun).await {
                 None => return Ok(()),
-                Some(elected) => elected?,
+                Some(begun) => begun?,
             }
-            read_since_elected.cancel();
             controller.run(&cancel).await;
             Ok(())
         } => worked,
     }
 }
 
-/// Waits until this process is elected, and until these caches were read anew.
+/// Waits until this process is elected, until these caches were read anew, and until the fleet has it.
 async fn elected_and_fresh(
-    elected: &mut watch::Receiver<bool>,
+    setup: &LifecycleSetup,
     stale: Option<&Stores>,
+    read: &CancellationToken,
 ) -> Result<(), LifecycleError> {
-    let won = elected.wait_for(|elected| *elected).await.map(drop);
-    won.map_err(|_| LifecycleError::Election)?;
+    until_true(setup.leadership.elected.clone()).await?;
     if let Some(stores) = stale {
         stores.read_anew().await;
     }
-    Ok(())
+    read.cancel();
+    until_true(setup.acting.subscribe()).await
+}
+
+async fn until_true(mut told: watch::Receiver<bool>) -> Result<(), LifecycleError> {
+    told.wait_for(|told| *told).await.map(drop).map_err(|_| LifecycleError::Election)
 }
 
 fn reconciler(

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use egress_proxies_core::facts::{Fleet, Verdicts};
+use egress_proxies_core::facts::{Fleet, LeaseCounts, Verdicts};
 use egress_proxies_core::leader::Timing;
 use egress_proxies_operator::clock::{BootClock, SystemClock};
 use egress_proxies_operator::kubernetes_client;
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::link::Link;
 use crate::operator::{Bench, Crash, quick};
 use crate::provider::Configured;
-use crate::quick::judge_all_healthy;
+use crate::quick::judge;
 use crate::spy::{Spy, SpyLayer};
 use crate::support::api_server::ApiServer;
 
@@ -45,7 +45,7 @@ pub(crate) struct Contender {
     ended: watch::Receiver<Option<(Instant, String)>>,
 }
 
-async fn config(link: &Link) -> Config {
+pub(crate) async fn config(link: &Link) -> Config {
     let kubeconfig = Kubeconfig::read_from(ApiServer::shared().await.unwrap().kubeconfig()).unwrap();
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
     config.cluster_url = link.url();
@@ -86,6 +86,7 @@ impl Contender {
             )),
             provider_changes: bench.shelf.changes(),
             verdicts: judged,
+            leases: watch::channel(LeaseCounts::default()).1,
             fleet,
             clock: SystemClock::start(),
             policy: quick(),
@@ -100,7 +101,7 @@ impl Contender {
         let (end, ended) = watch::channel(None);
         let mut tasks = JoinSet::new();
         tasks.spawn(process(election, setup, cancel.clone(), end));
-        tasks.spawn(judge_all_healthy(seen.clone(), verdicts));
+        tasks.spawn(judge(seen.clone(), verdicts, |_| false));
         Self { spy, link, election_link, fleet: seen, acting: acts, effects, cancel, tasks, ended }
     }
 

@@ -7,3 +7,4 @@ mod link;
 mod loops;
 mod processes;
 mod replica;
+mod rights;
