@@ -50,15 +50,12 @@ func operator(set Settings) Contestant {
 				"run", "--providers-config", config, "--component-store", set.store,
 				"--discovery-address", fmt.Sprintf("127.0.0.1:%d", discovery),
 				"--metrics-address", metrics, "--probe-address", ready,
-				// The peer takes no part in an election either.
-				"--leader-elect=false",
 			}, nil
 		},
 	}
 }
 
-// The machines are on loopback, which has to be allowed like any private network. Half as many
-// calls at the same time as the plain loop has workers: more would take more memory than the default lets them.
+// The machines are on loopback, which has to be allowed like any private network.
 const providersConfig = `apiVersion: crawl.example.com/v1alpha1
 kind: ProvidersConfig
 providers:
@@ -66,7 +63,6 @@ providers:
     source: { file: %q }
     config: { image: "docker.io/ubuntu/squid:latest" }
     kubernetes: { namespace: egress-proxies, serviceAccount: egress-proxies-provider, resources: [pods, secrets] }
-    limits: { concurrency: 16, memoryMiB: 32 }
     addressCidrs: [127.77.0.0/16]
 `
 
