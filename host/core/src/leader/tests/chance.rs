@@ -119,12 +119,12 @@ impl Process {
             Step::Wait(wait) => self.wakes = now + u64::try_from(wait.as_millis()).unwrap().max(1),
             Step::Stop(_) => self.stopped = true,
             Step::Look | Step::Create | Step::Take | Step::Renew => {
-                let slow = if trouble { 8000 } else { 300 };
+                let slow = if trouble && chance.one_in(4) { 8000 } else { 300 };
                 let arrives = now + chance.below(slow);
                 let answered = arrives + chance.below(slow);
                 let patience = self.candidate.patience(Duration::from_secs(5), self.clock(now));
                 let gives_up = now + u64::try_from(patience.as_millis()).unwrap();
-                let lost = answered > gives_up || (trouble && chance.one_in(6));
+                let lost = answered > gives_up || (trouble && chance.one_in(8));
                 let ends = answered.min(gives_up);
                 let (known, started) = (self.known.clone(), self.clock(now));
                 self.request = Some(Request { step, known, started, arrives, ends, lost, answer: None });
