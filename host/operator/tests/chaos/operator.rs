@@ -11,7 +11,7 @@ use egress_proxies_operator::kubernetes_client;
 use egress_proxies_operator::leadership::Leadership;
 use egress_proxies_operator::lifecycle::{self, LifecycleSetup, Namespaces, Silent};
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::wait::await_condition;
 use kube::{Client, Config};
@@ -89,9 +89,22 @@ impl World {
     }
 
     /// A delete by a user; an object that is not there is left so.
+    ///
+    /// Of the version that was read: kube-apiserver looks at the finalizers first and deletes then, whatever
+    /// came in between, so that a plain delete may take away an object whose finalizer was just added. What
+    /// is made for it then is an orphan, and for garbage collection, which does not run here.
     pub(crate) async fn delete(&self, name: &str) {
         let proxies = self.proxies();
-        not_found_is_fine(insist(async || proxies.delete(name, &DeleteParams::default()).await).await);
+        loop {
+            let Some(proxy) = insist(async || proxies.get_opt(name).await).await.unwrap() else { return };
+            let (resource_version, uid) = (proxy.metadata.resource_version, proxy.metadata.uid);
+            let preconditions = Some(Preconditions { resource_version, uid });
+            let params = DeleteParams { preconditions, ..DeleteParams::default() };
+            match insist(async || proxies.delete(name, &params).await).await {
+                Err(kube::Error::Api(status)) if status.code == 409 => {} // it changed meanwhile
+                answer => return not_found_is_fine(answer),
+            }
+        }
     }
 
     /// Creates or changes the Secret `boot`; without the label the operator does not see it.
