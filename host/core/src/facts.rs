@@ -1,4 +1,4 @@
-//! What the loops tell one another. Plain values over watch channels that `app.rs` connects: lifecycle,
+//! What the loops tell one another. Plain values over watch channels that `app` connects: lifecycle,
 //! health and pool never import each other.
 //!
 //! - lifecycle -> health, pool: [`Fleet`], from the Proxy objects and what they refer to. Every replica
@@ -61,6 +61,27 @@ pub struct ProxyFacts {
 }
 
 impl ProxyFacts {
+    /// A Proxy of which nothing is known but who it is: no limits, no machine, nothing to probe or to lease.
+    pub fn new(key: ProxyKey, uid: ProxyUid, mode: Mode) -> Self {
+        Self {
+            key,
+            uid,
+            mode,
+            provider: None,
+            attributes: BTreeMap::new(),
+            max_leases: None,
+            max_leases_per_target: None,
+            suspend: false,
+            deleting: false,
+            phase: Phase::Pending,
+            machine: None,
+            auth: Auth::None,
+            healthy: None,
+            latency: None,
+            probe: None,
+        }
+    }
+
     /// Its machine is going, or the whole Proxy is.
     pub fn is_leaving(&self) -> bool {
         let leaving = match self.phase {

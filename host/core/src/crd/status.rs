@@ -26,6 +26,32 @@ pub enum Phase {
     Failed,
 }
 
+impl Phase {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Pending,
+        Self::Provisioning,
+        Self::Ready,
+        Self::Unhealthy,
+        Self::Replacing,
+        Self::Deleting,
+        Self::Failed,
+    ];
+
+    /// As it stands in status, in metrics and in the discovery API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Provisioning => "Provisioning",
+            Self::Ready => "Ready",
+            Self::Unhealthy => "Unhealthy",
+            Self::Replacing => "Replacing",
+            Self::Deleting => "Deleting",
+            Self::Failed => "Failed",
+        }
+    }
+}
+
 /// The conditions that every Proxy has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ConditionType {
@@ -108,4 +134,18 @@ pub struct ProxyStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "conditions")]
     pub conditions: Vec<Condition>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_phase_is_the_same_word_in_status_and_everywhere_else() {
+        for phase in Phase::ALL {
+            assert_eq!(serde_json::to_value(phase).unwrap(), phase.as_str());
+        }
+        let words: std::collections::BTreeSet<_> = Phase::ALL.map(Phase::as_str).into();
+        assert_eq!(words.len(), Phase::ALL.len());
+    }
 }

@@ -7,7 +7,7 @@ use crate::facts::ProbePlan;
 use crate::health::{HealthState, Judgement};
 use crate::time::Now;
 
-/// Groups with fewer members than this are never suspected: two of two may well be broken.
+/// Groups with fewer members than this do not begin to be suspected: two of two may well be broken.
 pub const MIN_GROUP: usize = 5;
 /// So many failures after its fall a machine still counts: with a threshold of 1 machines
 /// fall one by one before it shows that all of them do.
@@ -65,15 +65,14 @@ pub fn standing(state: &HealthState, plan: &ProbePlan) -> Standing {
     }
 }
 
-/// Whether the target of a group is to be suspected: more than 80 % failing raises it, half or less (or too
-/// small a group) clears it, in between it stays as it is.
+/// Whether the target of a group is to be suspected: more than 80 % failing of a group that is large enough
+/// raises it, half or less clears it, in between it stays as it is. A group that shrinks clears nothing: when
+/// one of five leaves, the target is no better, and the other four would fall together.
 pub fn suspect_target(suspected: bool, group: GroupCount) -> bool {
     let GroupCount { passing, failing } = group;
     let members = passing.saturating_add(failing);
-    if members < MIN_GROUP || failing <= passing {
-        return false;
-    }
-    suspected || failing > passing.saturating_mul(4)
+    let raised = members >= MIN_GROUP && failing > passing.saturating_mul(4);
+    failing > passing && (suspected || raised)
 }
 
 /// Takes back a fall of this machine that happened on the way to the suspicion; none if there was none.

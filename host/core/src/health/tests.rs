@@ -1,11 +1,10 @@
 //! A row per line of the tables in `docs/health.md`.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::*;
-use crate::crd::{Mode, Phase};
-use crate::facts::{Auth, Machine, ProbePlan, ProxyFacts, Verdict};
+use crate::crd::Mode;
+use crate::facts::{Machine, ProbePlan, ProxyFacts, Verdict};
 use crate::ids::{Incarnation, ProxyKey, ProxyUid};
 use crate::time::{Moment, Now};
 
@@ -29,23 +28,9 @@ fn plan(success_threshold: u32, failure_threshold: u32) -> ProbePlan {
 }
 
 fn state(healthy: Option<bool>, latency_ms: Option<u64>) -> HealthState {
-    let facts = ProxyFacts {
-        key: ProxyKey::new("ns", "a"),
-        uid: ProxyUid::parse("u-1").unwrap(),
-        mode: Mode::External,
-        provider: None,
-        attributes: BTreeMap::new(),
-        max_leases: None,
-        max_leases_per_target: None,
-        suspend: false,
-        deleting: false,
-        phase: Phase::Ready,
-        machine: None,
-        auth: Auth::None,
-        healthy,
-        latency: latency_ms.map(Duration::from_millis),
-        probe: None,
-    };
+    let (key, uid) = (ProxyKey::new("ns", "a"), ProxyUid::parse("u-1").unwrap());
+    let latency = latency_ms.map(Duration::from_millis);
+    let facts = ProxyFacts { healthy, latency, ..ProxyFacts::new(key, uid, Mode::External) };
     let incarnation = Incarnation::parse("m1").unwrap();
     HealthState::new(Machine { incarnation, address: "10.0.0.1".to_owned(), port: 3128 }, &facts)
 }
@@ -258,7 +243,10 @@ fn more_than_four_fifths_of_at_least_five_raise_suspicion_and_half_clears_it() {
         (false, 9, 2, true),
         (true, 6, 4, true), // stays until half of them pass
         (true, 5, 5, false),
-        (true, 4, 0, false), // the group shrank
+        (true, 4, 0, true), // one has left, the target is no better
+        (true, 1, 0, true),
+        (true, 1, 1, false),
+        (true, 0, 0, false),
         (false, 0, 0, false),
     ] {
         let group = GroupCount { passing, failing };

@@ -69,7 +69,7 @@ impl Holds {
         });
     }
 
-    /// The probes to force now. Each is returned once per period.
+    /// The probes to force now. Each is returned once per period, unless it is [put off](Self::put_off).
     pub fn due(&mut self, now: Moment) -> Vec<ProbeRequest> {
         self.forced.retain(|_, at| now.since(*at) < FORCED_PROBE_PERIOD);
         let mut requests = Vec::new();
@@ -80,6 +80,14 @@ impl Holds {
             }
         }
         requests
+    }
+
+    /// Nobody took these: they are due again at once. Else the same first ones would get through each time
+    /// when more are held than can be asked for, and the others never.
+    pub fn put_off(&mut self, refused: &[ProbeRequest]) {
+        for request in refused {
+            self.forced.remove(&request.uid);
+        }
     }
 }
 
@@ -135,5 +143,23 @@ mod tests {
         holds.report(&uid, &m1, at(0));
         let asked: Vec<u64> = (0..31).filter(|s| !holds.due(at(*s)).is_empty()).collect();
         assert_eq!(asked, [0, 10, 20, 30]);
+    }
+
+    #[test]
+    fn what_nobody_took_is_due_again_before_what_was_taken() {
+        let mut holds = Holds::default();
+        for name in ["a", "b", "c"] {
+            let incarnation = Incarnation::parse(name).unwrap();
+            holds.report(&ProxyUid::parse(name).unwrap(), &incarnation, at(0));
+        }
+        let mut taken = Vec::new();
+        for second in 0..12 {
+            let mut due = holds.due(at(second));
+            let refused = due.split_off(due.len().min(1)); // room for one
+            taken.extend(due.into_iter().map(|request| (second, request.uid.to_string())));
+            holds.put_off(&refused);
+        }
+        let expected = [(0, "a"), (1, "b"), (2, "c"), (10, "a"), (11, "b")];
+        assert_eq!(taken, expected.map(|(second, name)| (second, name.to_owned())));
     }
 }

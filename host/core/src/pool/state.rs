@@ -271,6 +271,11 @@ impl Pool {
         self.holds.due(now)
     }
 
+    /// Nobody took these probes: they are due again at once.
+    pub fn put_off_probes(&mut self, refused: &[ProbeRequest]) {
+        self.holds.put_off(refused);
+    }
+
     /// Live leases by Proxy.
     pub fn counts(&mut self, now: Moment) -> LeaseCounts {
         self.ledger.expire(now);

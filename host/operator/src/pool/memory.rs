@@ -7,7 +7,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use egress_proxies_core::facts::{Fleet, GoodProbe, LeaseCounts};
+use egress_proxies_core::facts::{Fleet, GoodProbe, LeaseCounts, ProbeRequest};
 use egress_proxies_core::ids::{LeaseId, ProxyUid};
 use egress_proxies_core::pool::{Granted, LeasePort, Order, Pool, Refusal, Reply, Report, Target, Usage};
 use egress_proxies_core::time::Now;
@@ -100,6 +100,10 @@ impl PoolStore for MemoryStore {
 
     fn probed(&self, probe: GoodProbe) -> Reply<'_, ()> {
         Box::pin(async move { self.alone(|pool, _, _| pool.probed(&probe)) })
+    }
+
+    fn put_off(&self, refused: Vec<ProbeRequest>) -> Reply<'_, ()> {
+        Box::pin(async move { self.alone(|pool, _, _| pool.put_off_probes(&refused)) })
     }
 
     fn touched(&self) -> Reply<'_, ()> {

@@ -22,6 +22,8 @@ pub trait PoolStore: LeasePort {
     fn sweep(&self) -> Reply<'_, Swept>;
     /// Takes in that a forced probe succeeded.
     fn probed(&self, probe: GoodProbe) -> Reply<'_, ()>;
+    /// Takes back probes that nobody took: the next sweep gives them again.
+    fn put_off(&self, refused: Vec<ProbeRequest>) -> Reply<'_, ()>;
     /// Completes after the next change that [`PoolStore::sweep`] should look at soon.
     fn touched(&self) -> Reply<'_, ()>;
 }

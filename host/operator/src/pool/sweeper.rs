@@ -2,16 +2,17 @@
 //!
 //! Nothing depends on how often it runs: every operation of the pool ends by itself what is over. It
 //! publishes lease counts only when they changed, and never waits for a receiver: a probe request that
-//! finds its channel full is asked for again 10 s later.
+//! finds its channel full comes again with the next sweep.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use egress_proxies_core::facts::{Fleet, GoodProbe, LeaseCounts, ProbeRequest};
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
+use tracing::debug;
 
 use super::PoolStore;
 
@@ -82,11 +83,18 @@ impl Sweeper {
             }
             changed
         });
+        let mut refused = Vec::new();
         for request in swept.probes {
             debug!(uid = %request.uid, "asking for a probe: a client reported the proxy as unreachable");
-            if let Err(refused) = self.channels.probe_requests.try_send(request) {
-                warn!(%refused, "the probe of a proxy reported as unreachable has to wait");
+            match self.channels.probe_requests.try_send(request) {
+                Ok(()) => {}
+                Err(TrySendError::Full(request) | TrySendError::Closed(request)) => refused.push(request),
             }
+        }
+        if !refused.is_empty() {
+            let waiting = refused.len();
+            debug!(waiting, "probes of proxies reported as unreachable have to wait for the health loop");
+            self.store.put_off(refused).await;
         }
     }
 }

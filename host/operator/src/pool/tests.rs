@@ -1,11 +1,10 @@
 //! The store and its loop over a real pool, with the time standing still unless a test moves it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use egress_proxies_core::crd::{Mode, Phase};
-use egress_proxies_core::facts::{Auth, Fleet, GoodProbe, LeaseCounts, Machine, ProbeRequest, ProxyFacts};
+use egress_proxies_core::facts::{Fleet, GoodProbe, LeaseCounts, Machine, ProbeRequest, ProxyFacts};
 use egress_proxies_core::ids::{Incarnation, LeaseId, ProxyKey, ProxyUid};
 use egress_proxies_core::pool::{
     DEFAULT_COOLDOWN, DEFAULT_TTL, Granted, LeasePort, Order, Outcome, Refusal, Report,
@@ -20,25 +19,15 @@ use crate::clock::{Clock, SystemClock};
 
 fn proxy(name: &str, max_leases: Option<u32>) -> ProxyFacts {
     ProxyFacts {
-        key: ProxyKey::new("default", name),
-        uid: ProxyUid::parse(name).unwrap(),
-        mode: Mode::Managed,
-        provider: None,
-        attributes: BTreeMap::new(),
         max_leases,
-        max_leases_per_target: None,
-        suspend: false,
-        deleting: false,
         phase: Phase::Ready,
         machine: Some(Machine {
             incarnation: Incarnation::parse(format!("{name}-1")).unwrap(),
             address: "192.0.2.1".to_owned(),
             port: 3128,
         }),
-        auth: Auth::None,
         healthy: Some(true),
-        latency: None,
-        probe: None,
+        ..ProxyFacts::new(ProxyKey::new("default", name), ProxyUid::parse(name).unwrap(), Mode::Managed)
     }
 }
 
@@ -128,18 +117,21 @@ async fn a_report_of_unreachable_forces_a_probe_at_once_and_its_success_brings_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_probe_request_without_an_answer_is_repeated_every_ten_seconds_even_if_the_channel_was_full() {
+async fn probe_requests_without_an_answer_are_repeated_and_each_gets_its_turn_where_there_is_room_for_one() {
     let mut world = world(fleet([proxy("a", None), proxy("b", None)]), 1);
     for _ in 0..2 {
         let granted = world.lease().await.unwrap();
         world.unreachable(granted.id).await;
     }
     sleep(Duration::from_secs(1)).await;
-    let first = world.probe_requests.recv().await.unwrap();
-    assert!(world.probe_requests.try_recv().is_err(), "there was room for one");
-    sleep(Duration::from_secs(10)).await;
-    let again = world.probe_requests.recv().await.unwrap();
-    assert_eq!(first.uid, again.uid);
+    let mut asked = Vec::new();
+    for wait in [2, 10, 2] {
+        let request = world.probe_requests.recv().await.unwrap();
+        assert!(world.probe_requests.try_recv().is_err(), "there was room for one");
+        asked.push(request.uid.to_string());
+        sleep(Duration::from_secs(wait)).await;
+    }
+    assert_eq!(asked, ["a", "b", "a"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -186,26 +186,18 @@ pub(crate) fn fleet(proxies: impl IntoIterator<Item = ProxyFacts>) -> Fleet {
 
 /// A healthy Proxy `default/<name>`.
 pub(crate) fn proxy(name: &str) -> ProxyFacts {
+    let uid = ProxyUid::parse(format!("uid-{name}")).unwrap();
     ProxyFacts {
-        key: ProxyKey::new("default", name),
-        uid: ProxyUid::parse(format!("uid-{name}")).unwrap(),
-        mode: Mode::External,
-        provider: None,
         attributes: BTreeMap::from([("geo".to_owned(), "local".to_owned())]),
-        max_leases: None,
-        max_leases_per_target: None,
-        suspend: false,
-        deleting: false,
         phase: Phase::Ready,
         machine: Some(Machine {
             incarnation: Incarnation::parse(format!("{name}-1")).unwrap(),
             address: "192.0.2.1".to_owned(),
             port: 3128,
         }),
-        auth: Auth::None,
         healthy: Some(true),
         latency: Some(Duration::from_millis(12)),
-        probe: None,
+        ..ProxyFacts::new(ProxyKey::new("default", name), uid, Mode::External)
     }
 }
 

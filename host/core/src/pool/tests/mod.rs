@@ -18,21 +18,12 @@ use crate::time::{Moment, Now};
 /// A healthy proxy without limits, `default/<name>`, on machine `<name>-m1`.
 fn proxy(name: &str) -> ProxyFacts {
     ProxyFacts {
-        key: ProxyKey::new("default", name),
-        uid: uid(name),
-        mode: Mode::Managed,
-        provider: None,
         attributes: BTreeMap::from([("geo".to_owned(), "local".to_owned())]),
-        max_leases: None,
-        max_leases_per_target: None,
-        suspend: false,
-        deleting: false,
         phase: Phase::Ready,
         machine: Some(machine(&format!("{name}-m1"))),
-        auth: Auth::None,
         healthy: Some(true),
         latency: Some(Duration::from_millis(10)),
-        probe: None,
+        ..ProxyFacts::new(ProxyKey::new("default", name), uid(name), Mode::Managed)
     }
 }
 

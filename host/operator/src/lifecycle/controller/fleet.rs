@@ -156,16 +156,8 @@ mod tests {
     use super::*;
 
     fn facts(incarnation: Option<&str>, auth: Auth) -> ProxyFacts {
+        let uid = ProxyUid::parse("u1").unwrap();
         ProxyFacts {
-            key: ProxyKey::new("default", "p"),
-            uid: ProxyUid::parse("u1").unwrap(),
-            mode: Mode::Managed,
-            provider: None,
-            attributes: BTreeMap::new(),
-            max_leases: None,
-            max_leases_per_target: None,
-            suspend: false,
-            deleting: false,
             phase: Phase::Ready,
             machine: incarnation.map(|name| Machine {
                 incarnation: Incarnation::parse(name).unwrap(),
@@ -174,8 +166,7 @@ mod tests {
             }),
             auth,
             healthy: Some(true),
-            latency: None,
-            probe: None,
+            ..ProxyFacts::new(ProxyKey::new("default", "p"), uid, Mode::Managed)
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use egress_proxies_core::crd::{Mode, Phase};
 use egress_proxies_core::facts::{
-    Auth, Fleet, GoodProbe, Machine, ProbePlan, ProbeRequest, ProxyFacts, Suspicions, Verdicts,
+    Fleet, GoodProbe, Machine, ProbePlan, ProbeRequest, ProxyFacts, Suspicions, Verdicts,
 };
 use egress_proxies_core::health::{Outcome, ProbeReason};
 use egress_proxies_core::ids::{Incarnation, ProxyKey, ProxyUid};
@@ -147,24 +147,13 @@ fn fleet_of(proxies: &[ProxyFacts]) -> Fleet {
 
 fn proxy(name: &str, healthy: Option<bool>) -> ProxyFacts {
     ProxyFacts {
-        key: ProxyKey::new("ns", name),
-        uid: uid(name),
-        mode: Mode::Managed,
-        provider: None,
-        attributes: BTreeMap::new(),
-        max_leases: None,
-        max_leases_per_target: None,
-        suspend: false,
-        deleting: false,
         phase: Phase::Ready,
         machine: Some(Machine {
             incarnation: Incarnation::parse("m1").unwrap(),
             address: name.to_owned(),
             port: 3128,
         }),
-        auth: Auth::None,
         healthy,
-        latency: None,
         probe: Some(ProbePlan {
             url: "https://target.example/".to_owned(),
             expected_status: vec![200],
@@ -175,6 +164,7 @@ fn proxy(name: &str, healthy: Option<bool>) -> ProxyFacts {
             ca_pem: None,
             insecure_skip_verify: false,
         }),
+        ..ProxyFacts::new(ProxyKey::new("ns", name), uid(name), Mode::Managed)
     }
 }
 

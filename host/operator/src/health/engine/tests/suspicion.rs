@@ -64,6 +64,34 @@ async fn a_group_of_the_least_size_is_held_for_as_long_as_all_of_it_fails() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_group_that_shrinks_while_its_target_is_down_stays_held() {
+    let bad = || fails(ProbeReason::BadGateway);
+    for dies in [false, true] {
+        let (names, mut fleet) = group(5, 3);
+        let rig = Rig::start(&fleet, 256);
+        rig.answer_all(&names, &ok());
+        pass_seconds(10).await;
+        rig.answer_all(&names, &bad());
+        pass_seconds(120).await;
+        assert_eq!(rig.suspicions.borrow().len(), 1);
+        let last = fleet.pop().unwrap();
+        if dies {
+            rig.answer("p4", [fails(ProbeReason::Refused)]);
+            fleet.push(last);
+        }
+        rig.fleet.send_replace(fleet_of(&fleet));
+        pass_seconds(300).await;
+        assert_eq!(rig.verdict("p4"), dies.then_some((false, "Refused")));
+        for name in &names[..4] {
+            assert_eq!(rig.verdict(name), Some((true, "ProbeSucceeded")), "{name}, dies: {dies}");
+        }
+        rig.answer_all(&names[..4], &ok());
+        pass_seconds(60).await;
+        assert!(rig.suspicions.borrow().is_empty(), "it ends when they pass again");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_proxy_that_goes_may_raise_the_suspicion_and_those_that_fell_get_their_verdict_back() {
     let (names, mut fleet) = group(10, 1);
     let rig = Rig::start(&fleet, 256);
