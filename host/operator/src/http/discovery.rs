@@ -10,6 +10,7 @@ use egress_proxies_core::pool::Selector;
 use http::StatusCode;
 
 use super::Api;
+use super::answers::{NeedsFleet, NeedsLeader, NeedsToken};
 use super::error::{ApiError, ErrorBody};
 use super::extract::{NoQuery, PathParts, QueryPairs, invalid, once, only, target, text, unknown};
 use super::request::MAX_NAME;
@@ -38,8 +39,8 @@ pub(super) async fn healthz() -> &'static str {
     responses(
         (status = 200, description = "The Proxies", body = ProxyList),
         (status = 400, description = "`invalid_request`", body = ErrorBody),
-        (status = 401, description = "`unauthorized`", body = ErrorBody),
-        (status = 503, description = "`not_ready`", body = ErrorBody),
+        NeedsToken,
+        NeedsFleet,
     )
 )]
 pub(super) async fn list(
@@ -68,9 +69,9 @@ pub(super) async fn list(
     responses(
         (status = 200, description = "The Proxy", body = ProxyDetail),
         (status = 400, description = "`invalid_request`", body = ErrorBody),
-        (status = 401, description = "`unauthorized`", body = ErrorBody),
         (status = 404, description = "`unknown_proxy`", body = ErrorBody),
-        (status = 503, description = "`not_ready`", body = ErrorBody),
+        NeedsToken,
+        NeedsFleet,
     )
 )]
 pub(super) async fn show(
@@ -93,9 +94,9 @@ pub(super) async fn show(
     responses(
         (status = 204, description = "There is no such cooldown any more"),
         (status = 400, description = "`invalid_request`", body = ErrorBody),
-        (status = 401, description = "`unauthorized`", body = ErrorBody),
         (status = 404, description = "`unknown_proxy`", body = ErrorBody),
-        (status = 503, description = "`not_leader`, `not_ready`", body = ErrorBody),
+        NeedsToken,
+        NeedsLeader,
     )
 )]
 pub(super) async fn clear_cooldowns(

@@ -8,6 +8,7 @@ use http::header::CACHE_CONTROL;
 use http::{HeaderValue, StatusCode};
 
 use super::Api;
+use super::answers::{NeedsLeader, NeedsToken, TakesBody};
 use super::error::{ApiError, ErrorBody, LeaseRefusal};
 use super::extract::{Body, LeasePath, NoQuery};
 use super::recorder::LeaseOutcome;
@@ -25,11 +26,10 @@ use super::response::LeaseReply;
         (status = 201, description = "A new lease", body = LeaseReply),
         (status = 200, description = "The session's lease, renewed", body = LeaseReply),
         (status = 400, description = "`invalid_json`, `invalid_request`", body = ErrorBody),
-        (status = 401, description = "`unauthorized`", body = ErrorBody),
-        (status = 408, description = "`request_timeout`", body = ErrorBody),
         (status = 409, description = "`no_match` with counts (`Retry-After` if a time is known), or `session_conflict`", body = LeaseRefusal),
-        (status = 413, description = "`body_too_large`", body = ErrorBody),
         (status = 503, description = "`not_leader`, `not_ready`, `too_many_leases`", body = ErrorBody),
+        NeedsToken,
+        TakesBody,
     )
 )]
 pub(super) async fn acquire(
@@ -69,12 +69,11 @@ pub(super) async fn acquire(
     responses(
         (status = 200, description = "The lease", body = LeaseReply),
         (status = 400, description = "`invalid_json`, `invalid_request`", body = ErrorBody),
-        (status = 401, description = "`unauthorized`", body = ErrorBody),
         (status = 404, description = "`unknown_lease`", body = ErrorBody),
-        (status = 408, description = "`request_timeout`", body = ErrorBody),
         (status = 410, description = "`machine_gone`", body = ErrorBody),
-        (status = 413, description = "`body_too_large`", body = ErrorBody),
-        (status = 503, description = "`not_leader`, `not_ready`", body = ErrorBody),
+        NeedsToken,
+        NeedsLeader,
+        TakesBody,
     )
 )]
 pub(super) async fn renew(
@@ -96,8 +95,8 @@ pub(super) async fn renew(
     responses(
         (status = 204, description = "There is no such lease any more"),
         (status = 400, description = "`invalid_request`: there is a query parameter", body = ErrorBody),
-        (status = 401, description = "`unauthorized`", body = ErrorBody),
         (status = 503, description = "`not_leader`", body = ErrorBody),
+        NeedsToken,
     )
 )]
 pub(super) async fn release(
@@ -120,11 +119,10 @@ pub(super) async fn release(
     responses(
         (status = 204, description = "Taken in"),
         (status = 400, description = "`invalid_result`, `invalid_json`, `invalid_request`", body = ErrorBody),
-        (status = 401, description = "`unauthorized`", body = ErrorBody),
         (status = 404, description = "`unknown_lease`", body = ErrorBody),
-        (status = 408, description = "`request_timeout`", body = ErrorBody),
-        (status = 413, description = "`body_too_large`", body = ErrorBody),
-        (status = 503, description = "`not_leader`, `not_ready`", body = ErrorBody),
+        NeedsToken,
+        NeedsLeader,
+        TakesBody,
     )
 )]
 pub(super) async fn report(

@@ -6,6 +6,7 @@
 
 #![warn(clippy::indexing_slicing, clippy::string_slice)]
 
+mod answers;
 mod auth;
 mod discovery;
 mod error;

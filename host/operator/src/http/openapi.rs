@@ -18,8 +18,9 @@ use super::{Api, discovery, leases, request};
     info(
         title = "Egress proxies: discovery and leases",
         version = "v1",
-        description = "Lists proxies and leases them. Every error is a JSON object with `error`, a constant \
-                       word, and `message`, for people. Unknown fields and parameters are refused.",
+        description = "Lists proxies and leases them. Every error of a request that could be read is a \
+                       JSON object with `error`, a constant word, and `message`, for people. Unknown fields \
+                       and parameters are refused.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")
     ),
     components(schemas(request::ReportResult)),

@@ -1,5 +1,6 @@
 //! What clients get, as it stands on the wire. Credentials are in [`LeasedProxy`] and nowhere else.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -8,7 +9,9 @@ use egress_proxies_core::facts::{Auth, ProxyFacts};
 use egress_proxies_core::pool::{Granted, Usage, staying_machine};
 use jiff::Timestamp;
 use serde::Serialize;
-use utoipa::ToSchema;
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
 
 use super::proxy_url::{server, with_credentials};
 
@@ -174,17 +177,24 @@ pub(super) enum ModeField {
     External,
 }
 
-/// State in one word.
-#[derive(Debug, Clone, Copy, Serialize, ToSchema)]
-#[schema(as = Phase)]
-pub(super) enum PhaseField {
-    Pending,
-    Provisioning,
-    Ready,
-    Unhealthy,
-    Replacing,
-    Deleting,
-    Failed,
+/// State in one word, as in the status of the Proxy.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(super) struct PhaseField(Phase);
+
+impl PartialSchema for PhaseField {
+    fn schema() -> RefOr<Schema> {
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .description(Some("State in one word."))
+            .enum_values(Some(Phase::ALL.map(Phase::as_str)))
+            .into()
+    }
+}
+
+impl ToSchema for PhaseField {
+    fn name() -> Cow<'static, str> {
+        "Phase".into()
+    }
 }
 
 /// Whether credentials may leave in a lease.
@@ -209,7 +219,7 @@ impl ProxyItem {
             provider: facts.provider.as_ref().map(ToString::to_string),
             attributes: facts.attributes.clone(),
             healthy: facts.healthy == Some(true) && staying_machine(facts).is_some(),
-            phase: facts.phase.into(),
+            phase: PhaseField(facts.phase),
             latency_millis: millis(facts),
             active_leases,
             max_leases: facts.max_leases,
@@ -286,20 +296,6 @@ impl From<Mode> for ModeField {
         match mode {
             Mode::Managed => Self::Managed,
             Mode::External => Self::External,
-        }
-    }
-}
-
-impl From<Phase> for PhaseField {
-    fn from(phase: Phase) -> Self {
-        match phase {
-            Phase::Pending => Self::Pending,
-            Phase::Provisioning => Self::Provisioning,
-            Phase::Ready => Self::Ready,
-            Phase::Unhealthy => Self::Unhealthy,
-            Phase::Replacing => Self::Replacing,
-            Phase::Deleting => Self::Deleting,
-            Phase::Failed => Self::Failed,
         }
     }
 }

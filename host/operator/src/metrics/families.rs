@@ -5,7 +5,7 @@ const PREFIX: &str = "proxy_operator_";
 
 /// How a family behaves.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Kind {
+pub(super) enum Kind {
     /// Only grows.
     Counter,
     /// Goes up and down.
@@ -16,7 +16,7 @@ pub enum Kind {
 
 impl Kind {
     /// As in the documentation.
-    pub fn as_str(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Counter => "counter",
             Self::Gauge => "gauge",
@@ -27,20 +27,20 @@ impl Kind {
 
 /// A family.
 #[derive(Debug, Clone, Copy)]
-pub struct Family {
+pub(super) struct Family {
     /// Name without the prefix.
-    pub name: &'static str,
+    pub(super) name: &'static str,
     /// How it behaves.
-    pub kind: Kind,
+    pub(super) kind: Kind,
     /// Its labels, in order.
-    pub labels: &'static [&'static str],
+    pub(super) labels: &'static [&'static str],
     /// What it says.
-    pub help: &'static str,
+    pub(super) help: &'static str,
 }
 
 impl Family {
     /// The name as it is shown.
-    pub fn full_name(&self) -> String {
+    pub(super) fn full_name(&self) -> String {
         format!("{PREFIX}{}", self.name)
     }
 }
@@ -63,8 +63,12 @@ const RECONCILE_SECONDS: &[f64] = &[0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 30.
 
 pub(super) const PROXIES: Family =
     family("proxies", Kind::Gauge, &["phase"], "Proxies by phase, read from the cache at scrape time.");
-pub(super) const LEASES_ACTIVE: Family =
-    family("leases_active", Kind::Gauge, &[], "Live leases, read from the store at scrape time.");
+pub(super) const LEASES_ACTIVE: Family = family(
+    "leases_active",
+    Kind::Gauge,
+    &[],
+    "Live leases, as of the pool's last look (at most a second ago).",
+);
 pub(super) const LEASE_REQUESTS: Family =
     family("lease_requests_total", Kind::Counter, &["outcome"], "Requests for a lease by how they ended.");
 pub(super) const HEALTHCHECK_SECONDS: Family = family(
@@ -201,7 +205,7 @@ pub(super) const BUILD_INFO: Family =
     family("build_info", Kind::Gauge, &["version"], "1: the version that runs.");
 
 /// All of them, in the order of the documentation.
-pub fn all() -> [Family; 27] {
+pub(super) fn all() -> [Family; 27] {
     [
         PROXIES,
         LEASES_ACTIVE,

@@ -10,8 +10,9 @@ mod gc;
 mod recorders;
 mod scrape;
 mod table;
+#[cfg(test)]
+mod tests;
 
-pub use families::{Family, Kind, all as all_families};
 pub use recorders::{Metrics, PerProxy};
 pub use scrape::{ProviderSeries, ScrapeSources};
 pub use table::markdown;

@@ -61,9 +61,14 @@ impl Metrics {
         let build =
             register(&registry, IntGaugeVec::new(opts(&families::BUILD_INFO), families::BUILD_INFO.labels)?)?;
         build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        let lease_requests = counters(&registry, &families::LEASE_REQUESTS)?;
+        for outcome in LeaseOutcome::ALL {
+            // Shown from the start: a rate over a counter that appears with its first 1 misses it.
+            lease_requests.with_label_values(&[outcome.as_str()]).inc_by(0);
+        }
         Ok(Self {
             per_proxy,
-            lease_requests: counters(&registry, &families::LEASE_REQUESTS)?,
+            lease_requests,
             probe_seconds: histograms(&registry, &families::HEALTHCHECK_SECONDS)?,
             probe_failures: counters(&registry, &families::HEALTHCHECK_FAILURES)?,
             probes: counters(&registry, &families::PROBES)?,

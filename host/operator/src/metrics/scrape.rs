@@ -1,6 +1,6 @@
 //! Gauges that are read when somebody looks.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use egress_proxies_core::crd::Phase;
 use egress_proxies_core::facts::{Fleet, LeaseCounts};
@@ -41,9 +41,15 @@ impl std::fmt::Debug for ScrapeSources {
     }
 }
 
-/// Reads the sources at each scrape.
+/// Reads the sources at each scrape. One scrape at a time: of two that mix, one would see a series gone that
+/// the other is about to set.
 pub(super) struct ScrapeCollector {
     sources: ScrapeSources,
+    described: Vec<Desc>,
+    gauges: Mutex<Gauges>,
+}
+
+struct Gauges {
     proxies: IntGaugeVec,
     leases: IntGauge,
     leader: IntGauge,
@@ -54,28 +60,35 @@ pub(super) struct ScrapeCollector {
 impl ScrapeCollector {
     pub(super) fn new(sources: ScrapeSources) -> Result<Self, prometheus::Error> {
         let vec = |family: &families::Family| IntGaugeVec::new(opts(family), family.labels);
-        Ok(Self {
-            sources,
+        let gauges = Gauges {
             proxies: vec(&families::PROXIES)?,
             leases: IntGauge::with_opts(opts(&families::LEASES_ACTIVE))?,
             leader: IntGauge::with_opts(opts(&families::LEADER))?,
             provider_state: vec(&families::PROVIDER_STATE)?,
             provider_info: vec(&families::PROVIDER_INFO)?,
-        })
+        };
+        let described = gauges.all().iter().flat_map(|gauge| gauge.desc()).cloned().collect();
+        Ok(Self { sources, described, gauges: Mutex::new(gauges) })
+    }
+}
+
+impl Gauges {
+    fn all(&self) -> [&dyn Collector; 5] {
+        [&self.proxies, &self.leases, &self.leader, &self.provider_state, &self.provider_info]
     }
 
-    fn read(&self) {
-        for phase in PHASES {
-            let count =
-                self.sources.fleet.borrow().proxies.values().filter(|proxy| proxy.phase == phase).count();
-            self.proxies.with_label_values(&[word(phase)]).set(whole(count));
+    fn read(&self, sources: &ScrapeSources) {
+        let fleet = sources.fleet.borrow().clone();
+        for phase in Phase::ALL {
+            let count = fleet.proxies.values().filter(|proxy| proxy.phase == phase).count();
+            self.proxies.with_label_values(&[phase.as_str()]).set(whole(count));
         }
-        let leases: u32 = self.sources.leases.borrow().values().sum();
+        let leases: u32 = sources.leases.borrow().values().sum();
         self.leases.set(i64::from(leases));
-        self.leader.set(i64::from((self.sources.leads)()));
+        self.leader.set(i64::from((sources.leads)()));
         self.provider_state.reset();
         self.provider_info.reset();
-        for series in (self.sources.providers)() {
+        for series in (sources.providers)() {
             self.provider_state.with_label_values(&[series.provider.as_str(), series.state]).set(1);
             if let Some([digest, version, contract]) = &series.loaded {
                 let labels = [series.provider.as_str(), digest.as_str(), version.as_str(), contract.as_str()];
@@ -87,87 +100,12 @@ impl ScrapeCollector {
 
 impl Collector for ScrapeCollector {
     fn desc(&self) -> Vec<&Desc> {
-        [
-            self.proxies.desc(),
-            self.leases.desc(),
-            self.leader.desc(),
-            self.provider_state.desc(),
-            self.provider_info.desc(),
-        ]
-        .concat()
+        self.described.iter().collect()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        self.read();
-        [
-            self.proxies.collect(),
-            self.leases.collect(),
-            self.leader.collect(),
-            self.provider_state.collect(),
-            self.provider_info.collect(),
-        ]
-        .concat()
-    }
-}
-
-const PHASES: [Phase; 7] = [
-    Phase::Pending,
-    Phase::Provisioning,
-    Phase::Ready,
-    Phase::Unhealthy,
-    Phase::Replacing,
-    Phase::Deleting,
-    Phase::Failed,
-];
-
-fn word(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Pending => "Pending",
-        Phase::Provisioning => "Provisioning",
-        Phase::Ready => "Ready",
-        Phase::Unhealthy => "Unhealthy",
-        Phase::Replacing => "Replacing",
-        Phase::Deleting => "Deleting",
-        Phase::Failed => "Failed",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-    use std::sync::Arc;
-
-    use egress_proxies_core::ids::ProxyUid;
-
-    use super::super::recorders::{Metrics, PerProxy};
-    use super::*;
-
-    #[test]
-    fn every_family_of_the_table_is_shown_and_no_other() {
-        let metrics = Metrics::new(PerProxy::On).unwrap();
-        let leases = Arc::new(BTreeMap::from([
-            (ProxyUid::parse("a").unwrap(), 2),
-            (ProxyUid::parse("b").unwrap(), 3),
-        ]));
-        let sources = ScrapeSources {
-            fleet: watch::channel(Fleet::default()).1,
-            leases: watch::channel(leases).1,
-            providers: Box::new(|| {
-                let loaded = Some(["sha256:0".to_owned(), "1.0.0".to_owned(), "0.1.0".to_owned()]);
-                vec![ProviderSeries { provider: "p".to_owned(), state: "ready", loaded }]
-            }),
-            leads: Arc::new(|| true),
-        };
-        metrics.scrape(sources).unwrap();
-        let text = metrics.text().unwrap();
-        assert!(text.contains("proxy_operator_leases_active 5"), "{text}");
-        assert!(text.contains("proxy_operator_leader 1"), "{text}");
-        assert!(text.contains("proxy_operator_proxies{phase=\"Ready\"} 0"), "{text}");
-        assert!(text.contains("provider_state{provider=\"p\",state=\"ready\"} 1"), "{text}");
-        let known: Vec<String> = families::all().iter().map(families::Family::full_name).collect();
-        for line in text.lines().filter(|line| line.starts_with("# TYPE ")) {
-            let name = line.split(' ').nth(2).unwrap();
-            assert!(known.iter().any(|known| known == name), "{name} is not in the table");
-        }
+        let gauges = self.gauges.lock().unwrap_or_else(PoisonError::into_inner);
+        gauges.read(&self.sources);
+        gauges.all().iter().flat_map(|gauge| gauge.collect()).collect()
     }
 }
