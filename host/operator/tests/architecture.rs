@@ -63,16 +63,41 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Lines of code with their numbers: comments and test modules at the end of a file do not count.
+/// Lines of code with their numbers: comments and what is compiled for tests only do not count.
 #[cfg(test)]
 fn code(path: &Path) -> Vec<(usize, String)> {
-    let text = fs::read_to_string(path).unwrap();
-    let lines = text.lines().map(str::trim).enumerate();
-    lines
-        .take_while(|(_, line)| !line.starts_with("#[cfg(test)]"))
-        .filter(|(_, line)| !line.starts_with("//"))
-        .map(|(number, line)| (number + 1, line.to_owned()))
-        .collect()
+    without_tests(&fs::read_to_string(path).unwrap())
+}
+
+#[cfg(test)]
+fn without_tests(text: &str) -> Vec<(usize, String)> {
+    let mut lines = text.lines().map(str::trim).zip(1..).filter(|(line, _)| !line.starts_with("//"));
+    let mut found = Vec::new();
+    while let Some((line, number)) = lines.next() {
+        if !line.starts_with("#[cfg(test)]") {
+            found.push((number, line.to_owned()));
+            continue;
+        }
+        // One item: up to its semicolon, or to the brace that closes what it opens.
+        let (mut depth, mut opened) = (0, false);
+        for (line, _) in lines.by_ref() {
+            opened |= line.contains('{');
+            depth += line.matches('{').count();
+            depth = depth.saturating_sub(line.matches('}').count());
+            if depth == 0 && (opened || line.ends_with(';')) {
+                break;
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn what_is_for_tests_is_left_out_and_nothing_else() {
+    let text = "#[cfg(test)]\nmod tests;\nuse a;\n// use b;\n#[cfg(test)]\n#[path = \"x\"]\nmod more {\n    \
+                fn f() { g() }\n}\nuse c;\n#[cfg(test)]\nuse d;\nuse e;\n";
+    let left = without_tests(text);
+    assert_eq!(left, [(3, "use a;".to_owned()), (10, "use c;".to_owned()), (13, "use e;".to_owned())]);
 }
 
 /// Sources of the operator with their path below `src`, without tests.

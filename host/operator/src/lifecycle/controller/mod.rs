@@ -6,6 +6,7 @@
 
 mod fleet;
 mod reconcile;
+mod tasks;
 mod triggers;
 
 use std::panic::AssertUnwindSafe;
@@ -24,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::fleet::FleetPublisher;
 use self::reconcile::Reconciler;
+use self::tasks::Tasks;
 use self::triggers::{News, Triggers, relay};
 use super::apply::{Effects, Room};
 use super::events::Events;
@@ -91,9 +93,12 @@ pub enum LifecycleError {
     /// A watch ended.
     #[error(transparent)]
     Watch(#[from] WatchEnded),
-    /// One of the loop's own tasks ended or panicked.
-    #[error("a task of the lifecycle loop ended: {0:?}")]
-    Task(Option<JoinError>),
+    /// One of the loop's own tasks ended.
+    #[error("{0} ended although nobody told it to")]
+    Ended(String),
+    /// One of the loop's own tasks panicked.
+    #[error("{0} died: {1}")]
+    Died(String, JoinError),
     /// The election is over for this process.
     #[error("the leader election ended")]
     Election,
@@ -109,14 +114,14 @@ pub async fn run(setup: LifecycleSetup, cancel: CancellationToken) -> Result<(),
     let triggers = Arc::new(Triggers::new(Arc::clone(&own_writes), Arc::clone(&setup.clock)));
     let told: Arc<dyn OnChange> = Arc::<Triggers>::clone(&triggers);
     let (stores, watches) = observe::open(&setup.client, &setup.namespaces, &told);
-    let mut tasks = JoinSet::new();
-    for watch in watches {
-        tasks.spawn(watch);
+    let mut tasks = Tasks::default();
+    for (name, watch) in watches {
+        tasks.spawn(name, watch);
     }
     // Not cut short by `cancel`: reconciles are drained inside.
     tokio::select! {
         biased;
-        ended = tasks.join_next() => Err(LifecycleError::Task(ended.and_then(Result::err))),
+        error = tasks.ended() => Err(error),
         worked = work(setup, stores, triggers, own_writes, cancel) => worked,
     }
 }
@@ -153,23 +158,20 @@ async fn work(
         acting: setup.acting.clone(),
         clock: Arc::clone(&setup.clock),
     };
-    let mut tasks = JoinSet::new();
-    tasks.spawn(publisher.run());
-    tasks.spawn(relay(
-        Arc::clone(&triggers),
-        News {
-            verdicts: setup.verdicts.clone(),
-            leases: setup.leases.clone(),
-            providers: setup.provider_changes.clone(),
-        },
-        setup.fleet.clone(),
-    ));
+    let news = News {
+        verdicts: setup.verdicts.clone(),
+        leases: setup.leases.clone(),
+        providers: setup.provider_changes.clone(),
+    };
+    let mut tasks = Tasks::default();
+    tasks.spawn("the publisher of the fleet", publisher.run());
+    tasks.spawn("the relay of news", relay(Arc::clone(&triggers), news, setup.fleet.clone()));
     let stores = sources.stores.clone();
     let controller =
         Controller { reconciler: Arc::new(reconciler(&setup, sources, memories, own_writes)), triggers };
     tokio::select! {
         biased;
-        ended = tasks.join_next() => Err(LifecycleError::Task(ended.and_then(Result::err))),
+        error = tasks.ended() => Err(error),
         worked = async {
             let begun = elected_and_fresh(&setup, (!fresh).then_some(&stores), &read_since_elected);
             match cancel.run_until_cancelled(begun).await {

@@ -113,8 +113,8 @@ pub(crate) trait OnChange: Send + Sync + 'static {
     fn secret(&self, change: Change);
 }
 
-/// A watch to be driven by a task.
-pub(crate) type Watch = BoxFuture<'static, ()>;
+/// A watch to be driven by a task, and its name.
+pub(crate) type Watch = (String, BoxFuture<'static, ()>);
 
 /// Makes the caches and the watches that fill them.
 pub(crate) fn open(
@@ -174,15 +174,23 @@ impl Opening<'_> {
             };
             let (reader, writer) = store();
             let listed = CancellationToken::new();
+            let name = watch_name::<K>(config, scope.as_deref());
             let config = config.clone().timeout(WATCH_SECONDS);
             let asked = self.anew.asked.clone();
-            self.watches
-                .push(follow((api, config), Filling::new(writer, tell()), asked, listed.clone()).boxed());
+            let watch = follow((api, config), Filling::new(writer, tell()), asked, listed.clone());
+            self.watches.push((name, watch.boxed()));
             self.anew.listed.push(listed);
             parts.push((scope, reader));
         }
         Cache { parts }
     }
+}
+
+fn watch_name<K: Resource<DynamicType = ()>>(config: &watcher::Config, scope: Option<&str>) -> String {
+    let labelled = config.label_selector.as_ref().map(|labels| format!(" labelled {labels}"));
+    let within = scope.map(|namespace| format!(" in {namespace}"));
+    let [labelled, within] = [labelled, within].map(Option::unwrap_or_default);
+    format!("the watch of {}{labelled}{within}", K::plural(&()))
 }
 
 /// Watches, and once it is asked to begins anew.
