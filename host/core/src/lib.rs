@@ -4,6 +4,7 @@
 //! environment, no clock and no randomness: the time and chance come in as parameters. Each loop of the
 //! operator gathers an observation, asks one pure function of this crate, and carries out the answer.
 
+pub mod address;
 pub mod ids;
 pub mod time;
 

@@ -60,7 +60,7 @@ fn main() -> ExitCode {
 
 fn command(command: Command) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Run(settings) => cli::run::run(*settings).map(|()| ExitCode::SUCCESS),
+        Command::Run(settings) => cli::run::run(*settings),
         Command::Crd => Ok(print(&cli::crd::yaml()?)),
         Command::Openapi => Ok(print(http::openapi_json())),
         Command::Metrics => Ok(print(&metrics::markdown())),

@@ -1,7 +1,8 @@
 //! The binary as a user starts it: what it prints, and what it says when it can't do what was asked.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 #[cfg(test)]
 fn operator(arguments: &[&str]) -> Output {
@@ -50,13 +51,95 @@ fn a_wrong_flag_value_names_the_flag_the_value_and_what_is_allowed() {
 }
 
 #[test]
-fn an_address_that_cannot_be_had_ends_the_start_and_names_the_flag() {
+fn an_address_that_cannot_be_had_ends_the_start_and_is_the_last_line_of_the_log() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let output = operator(&["run", "--providers-config", "p.yaml", "--discovery-address", &address]);
+    let folder = folder(NO_PROVIDER);
+    let config = path(folder.path(), "providers.yaml");
+    let output = operator(&[
+        "run",
+        "--providers-config",
+        &config,
+        "--discovery-address",
+        &address,
+        "--log-format",
+        "json",
+    ]);
     let text = said(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
-    assert!(text.contains(&address) && text.contains("--discovery-address"), "{text}");
+    let lines: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{text}"))).collect();
+    let last = lines.last().unwrap()["message"].as_str().unwrap();
+    assert!(last.contains(&address) && last.contains("--discovery-address"), "{text}");
+}
+
+#[test]
+fn without_a_log_the_reason_is_said_all_the_same() {
+    let output = operator(&["run", "--providers-config", "missing.yaml", "--log", "off"]);
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.starts_with("error: ") && text.contains("missing.yaml"), "{text}");
+}
+
+#[test]
+fn what_is_wrong_with_the_providers_config_is_said_before_the_cluster_is_asked() {
+    let (server, folder) = silent_cluster(&NO_PROVIDER.replace("providers:", "providerz:"));
+    let output = run_in(&folder).output().unwrap();
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("providers.yaml:3:") && text.contains("providerz"), "{text}");
+    server.set_nonblocking(true).unwrap();
+    assert!(server.accept().is_err(), "the cluster was asked");
+}
+
+#[tokio::test]
+async fn a_signal_ends_a_start_that_waits_for_the_cluster_and_ports_are_not_served_meanwhile() {
+    let (server, folder) = silent_cluster(NO_PROVIDER);
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut process =
+        run_in(&folder).args(["--probe-address", &free.to_string()]).stderr(Stdio::null()).spawn().unwrap();
+    server.set_nonblocking(true).unwrap();
+    let server = tokio::net::TcpListener::from_std(server).unwrap();
+    let asked = tokio::time::timeout(std::time::Duration::from_secs(30), server.accept()).await;
+    let _silent = asked.expect("the cluster is asked").unwrap();
+    let refused = std::net::TcpStream::connect(free).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    let told = Command::new("kill").arg(process.id().to_string()).status().unwrap();
+    assert!(told.success());
+    // Had it waited for the cluster, that would have been an error.
+    assert_eq!(process.wait().unwrap().code(), Some(0));
+}
+
+const NO_PROVIDER: &str = "apiVersion: crawl.example.com/v1alpha1\nkind: ProvidersConfig\nproviders: {}\n";
+
+/// An API server that takes connections and says nothing, and a folder with a kubeconfig for it.
+#[cfg(test)]
+fn silent_cluster(config: &str) -> (std::net::TcpListener, tempfile::TempDir) {
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = folder(config);
+    let kubeconfig = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+         clusters: [{{name: c, cluster: {{server: 'http://{}'}}}}]\n\
+         users: [{{name: u, user: {{}}}}]\ncontexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n",
+        server.local_addr().unwrap()
+    );
+    std::fs::write(folder.path().join("kubeconfig"), kubeconfig).unwrap();
+    (server, folder)
+}
+
+/// `run` with the files of this folder, on ports that are free.
+#[cfg(test)]
+fn run_in(folder: &tempfile::TempDir) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_egress-proxies-operator"));
+    let anywhere = "127.0.0.1:0";
+    command
+        .args(["run", "--providers-config", &path(folder.path(), "providers.yaml")])
+        .args(["--component-store", &path(folder.path(), "store")])
+        .args(["--discovery-address", anywhere, "--metrics-address", anywhere])
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .env("KUBECONFIG", folder.path().join("kubeconfig"));
+    command
 }
 
 #[test]
@@ -79,4 +162,31 @@ fn inspecting_what_is_no_component_says_at_which_stage_it_failed() {
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["providers"][0]["state"], "Failed", "{text}");
     assert_eq!(report["providers"][0]["stage"], "kind", "{text}");
+}
+
+#[test]
+fn inspecting_needs_no_cluster_even_if_the_config_grants_one() {
+    let folder = folder(
+        "apiVersion: crawl.example.com/v1alpha1\nkind: ProvidersConfig\nproviders:\n  p:\n    \
+         source: {file: text.wasm}\n    \
+         kubernetes: {namespace: egress-proxies, serviceAccount: provider, resources: [pods]}\n",
+    );
+    let (config, store) = (path(folder.path(), "providers.yaml"), path(folder.path(), "store"));
+    let output = operator(&["provider", "inspect", &config, "--component-store", &store]);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["providers"][0]["stage"], "kind", "past the grant: {}", said(&output));
+}
+
+#[test]
+fn a_path_that_is_not_utf8_is_refused_and_no_panic() {
+    let name = std::ffi::OsStr::from_bytes(b"\xff.wasm");
+    let output = Command::new(env!("CARGO_BIN_EXE_egress-proxies-operator"))
+        .args(["provider", "inspect"])
+        .arg(name)
+        .env("HOME", "/nonexistent")
+        .output()
+        .unwrap();
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("not UTF-8"), "{text}");
 }

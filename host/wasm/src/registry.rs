@@ -309,7 +309,9 @@ impl Setting {
             return Err(LoadFault::new(
                 Stage::Config,
                 format!(
-                    "limits.memoryMiB is {asked}; with {} MiB for all calls together it can be at most {most}: a quarter, less {HOST_MIB} MiB that the host itself may need for a call",
+                    "limits.memoryMiB is {asked} (128 if it is not set); with {} MiB for all calls together \
+                     (--provider-memory-mib) it can be at most {most}, a quarter less {HOST_MIB} MiB that the \
+                     host itself may need for a call: set it, or raise the flag",
                     self.host.memory_mib
                 ),
             ));

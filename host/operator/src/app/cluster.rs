@@ -1,11 +1,9 @@
 //! The connection to the Kubernetes cluster, and what has to be known of it before anything starts.
 
-use std::collections::BTreeSet;
-use std::net::IpAddr;
-
 use anyhow::Context;
 use kube::{Client, Config};
 
+use super::api_server::ApiServer;
 use crate::config::Settings;
 use crate::kubernetes_client;
 
@@ -17,8 +15,8 @@ pub(super) struct Cluster {
     pub(super) client: Client,
     /// Its name in the tags of machines.
     pub(super) id: String,
-    /// Addresses of its API server, where no probe may go.
-    pub(super) addresses: BTreeSet<IpAddr>,
+    /// Where no probe may go; none if probes may go everywhere.
+    pub(super) api_server: Option<ApiServer>,
 }
 
 impl Cluster {
@@ -35,19 +33,12 @@ impl Cluster {
                 )
             })?,
         };
-        let addresses = addresses(&config).await;
-        Ok(Self { config, client, id, addresses })
-    }
-}
-
-/// An unresolvable name gives none: then no probe can reach it by that name either.
-async fn addresses(config: &Config) -> BTreeSet<IpAddr> {
-    let host = config.cluster_url.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
-    match tokio::net::lookup_host((host.as_str(), 443)).await {
-        Ok(found) => found.map(|address| address.ip()).collect(),
-        Err(error) => {
-            tracing::warn!(%host, %error, "the addresses of the API server are unknown; External endpoints are not checked against them");
-            BTreeSet::new()
-        }
+        let api_server = if settings.probes.allow_local_endpoints {
+            None
+        } else {
+            let host = config.cluster_url.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+            Some(ApiServer::find(client.clone(), host).await?)
+        };
+        Ok(Self { config, client, id, api_server })
     }
 }

@@ -5,33 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use egress_proxies_core::gc::View;
+use tokio_util::sync::CancellationToken;
 
-use super::cluster::Cluster;
-use super::providers::LoadedProviders;
-use super::supervisor::{Ending, Supervisor};
-use crate::clock::SharedClock;
+use super::Application;
+use super::supervisor::Supervisor;
 use crate::config::{Interval, Settings};
 use crate::gc::{self, GcSetup, ProxyApi};
-use crate::leadership::Leadership;
 use crate::metrics::Metrics;
 
-/// What garbage collection is connected to.
-#[derive(Clone, Copy)]
-pub(super) struct Sources<'a> {
-    pub(super) cluster: &'a Cluster,
-    pub(super) providers: &'a LoadedProviders,
-    pub(super) clock: &'a SharedClock,
-    pub(super) metrics: &'a Arc<Metrics>,
-}
-
 /// A task of its own, unless the settings keep it from running.
-pub(super) fn start(
-    tasks: &mut Supervisor,
-    ending: &Ending,
-    settings: &Settings,
-    sources: Sources<'_>,
-    leadership: Leadership,
-) {
+pub(super) fn start(tasks: &mut Supervisor, stop: &CancellationToken, application: &Application) {
+    let Application { settings, cluster, leadership, providers, clock, metrics, .. } = application;
     let (interval, view) = match scope(settings) {
         Ok(scope) => scope,
         Err(why) => {
@@ -40,22 +24,22 @@ pub(super) fn start(
         }
     };
     let setup = GcSetup {
-        proxies: Arc::new(ProxyApi::new(sources.cluster.client.clone(), view.clone())),
+        proxies: Arc::new(ProxyApi::new(cluster.client.clone(), view.clone())),
         view,
-        providers: sources.providers.host(),
-        names: sources.providers.names(),
-        cluster: sources.cluster.id.clone(),
+        providers: providers.host(),
+        names: providers.names(),
+        cluster: cluster.id.clone(),
         policy: settings.gc.policy(),
         interval,
         dry_run: settings.gc.gc_dry_run,
-        leadership,
-        clock: Arc::clone(sources.clock),
-        metrics: Arc::<Metrics>::clone(sources.metrics),
+        leadership: leadership.clone(),
+        clock: Arc::clone(clock),
+        metrics: Arc::<Metrics>::clone(metrics),
     };
     if setup.dry_run {
         tracing::warn!("garbage collection is a dry run: what would be deleted is only logged and counted");
     }
-    let running = gc::run(setup, ending.stop.clone());
+    let running = gc::run(setup, stop.clone());
     tasks.spawn("garbage collection", async move { Ok(running.await?) });
 }
 

@@ -3,6 +3,7 @@
 //! The only room that knows all others. It decides nothing about Proxies: it makes the channels over which
 //! `lifecycle`, `health`, `pool`, `gc` and `http` exchange the values of `egress_proxies_core::facts`.
 
+mod api_server;
 mod cluster;
 mod collection;
 mod gates;
@@ -10,22 +11,23 @@ mod leading;
 mod providers;
 mod servers;
 mod supervisor;
+mod suspicions;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use egress_proxies_core::facts::{Fleet, LeaseCounts, Suspicions, Verdicts};
+use egress_proxies_core::facts::{Fleet, GoodProbe, LeaseCounts, ProbeRequest, Suspicions, Verdicts};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use self::cluster::Cluster;
-use self::collection::Sources;
 use self::gates::Gates;
 use self::leading::{Leading, keeps_leases};
 pub use self::providers::COMPILE_COMMAND;
-use self::providers::LoadedProviders;
 pub(crate) use self::providers::host_config;
+use self::providers::{LoadedProviders, ProviderPlan};
 use self::servers::{Pages, Servers};
 pub use self::supervisor::Ending;
 use self::supervisor::Supervisor;
@@ -55,7 +57,20 @@ struct Channels {
     fleet: watch::Sender<Fleet>,
     verdicts: watch::Sender<Verdicts>,
     leases: watch::Sender<LeaseCounts>,
+    suspicions: watch::Sender<Suspicions>,
     acting: watch::Sender<bool>,
+}
+
+impl Channels {
+    fn open() -> Self {
+        Self {
+            fleet: watch::channel(Fleet::default()).0,
+            verdicts: watch::channel(Verdicts::default()).0,
+            leases: watch::channel(LeaseCounts::default()).0,
+            suspicions: watch::channel(Suspicions::default()).0,
+            acting: watch::channel(false).0,
+        }
+    }
 }
 
 /// Runs the operator until it is told to end or one of its tasks dies.
@@ -63,61 +78,192 @@ struct Channels {
 /// # Errors
 /// If it cannot start, with what to do about it, or with the reason of the task that died.
 pub async fn run(settings: Settings, ending: Ending) -> anyhow::Result<()> {
-    // What can be wrong on this machine comes first, so that a bad start fails at once.
-    let servers = Servers::bind(&settings.servers).await?;
-    let per_proxy = if settings.probes.per_proxy_metrics { PerProxy::On } else { PerProxy::Off };
-    let metrics = Arc::new(Metrics::new(per_proxy).context("the metrics could not be registered")?);
-    let cluster = Cluster::connect(&settings).await?;
-    let leading = Leading::new(&settings, &cluster)?;
-    let leadership = leading.leadership();
-    let providers = LoadedProviders::start(&settings, &cluster, &metrics, &leadership)?;
-    let channels = Channels {
-        fleet: watch::channel(Fleet::default()).0,
-        verdicts: watch::channel(Verdicts::default()).0,
-        leases: watch::channel(LeaseCounts::default()).0,
-        acting: watch::channel(false).0,
-    };
-    let clock: SharedClock = SystemClock::start();
-    let mut tasks = Supervisor::new(ending.clone());
-    let gates = Gates::watch(&mut tasks, &ending, channels.fleet.subscribe(), &providers);
-    let store =
-        start_pool_and_health(&mut tasks, &ending, &settings, &cluster, (&channels, &clock, &metrics));
-    let tokens = Tokens::load(TokenSources {
-        token: settings.access.discovery_token.clone(),
-        file: settings.access.discovery_tokens_file.clone(),
-    })
-    .await;
-    let api = Api {
-        pool: store,
-        fleet: channels.fleet.subscribe(),
-        tokens: Arc::clone(&tokens),
-        metrics: Arc::<Metrics>::clone(&metrics),
-        clock: Arc::clone(&clock),
-        leads: keeps_leases(&leadership, channels.acting.subscribe()),
-    };
-    metrics.scrape(ScrapeSources {
-        fleet: channels.fleet.subscribe(),
-        leases: channels.leases.subscribe(),
-        providers: providers.series(),
-        leads: Arc::clone(&leadership.may_act),
-    })?;
-    let pages = Pages { metrics: Arc::clone(&metrics), providers: providers.debug(), gates: gates.all() };
-    servers.spawn(&mut tasks, &ending, api, pages);
-    let watch_tokens = Tokens::watch(tokens, TOKENS_PERIOD, ending.stop.clone());
+    // The start waits for others, such as a silent API server; told to end, it is given up.
     let stop = ending.stop.clone();
-    tasks.spawn("tokens", async move {
-        watch_tokens.await;
-        stop.cancelled().await;
-        Ok(())
-    });
-    let sources = Sources { cluster: &cluster, providers: &providers, clock: &clock, metrics: &metrics };
-    collection::start(&mut tasks, &ending, &settings, sources, leadership.clone());
-    let parts = (&clock, &metrics, leadership);
-    let setup = lifecycle_setup(&settings, &cluster, &providers, channels, parts);
-    let running = lifecycle::run(setup, ending.stop.clone());
-    tasks.spawn("lifecycle", async move { Ok(running.await?) });
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), cluster = %cluster.id, "started");
-    end(leading, tasks, &providers).await
+    match stop.run_until_cancelled(Box::pin(Application::prepare(settings))).await {
+        None => Ok(()),
+        Some(prepared) => {
+            let (application, servers, leading) = prepared?;
+            Box::pin(application.run(servers, leading, ending)).await
+        }
+    }
+}
+
+/// What the loops are built from.
+struct Application {
+    settings: Settings,
+    cluster: Cluster,
+    leadership: Leadership,
+    providers: LoadedProviders,
+    channels: Channels,
+    clock: SharedClock,
+    metrics: Arc<Metrics>,
+}
+
+impl Application {
+    /// Nothing runs yet, but providers begin to load. What can be wrong on this machine comes first, so that a
+    /// bad start fails at once and says so whatever the cluster does.
+    async fn prepare(settings: Settings) -> anyhow::Result<(Self, Servers, Leading)> {
+        let planned = ProviderPlan::read(&settings)?;
+        let servers = Servers::bind(&settings.servers)?;
+        let per_proxy = if settings.probes.per_proxy_metrics { PerProxy::On } else { PerProxy::Off };
+        let metrics = Arc::new(Metrics::new(per_proxy).context("the metrics could not be registered")?);
+        let cluster = Cluster::connect(&settings).await?;
+        let leading = Leading::new(&settings, &cluster)?;
+        let leadership = leading.leadership();
+        let providers = planned.start(&cluster, &metrics, &leadership)?;
+        let (channels, clock) = (Channels::open(), SystemClock::start());
+        let application = Self { settings, cluster, leadership, providers, channels, clock, metrics };
+        Ok((application, servers, leading))
+    }
+
+    async fn run(mut self, servers: Servers, leading: Leading, ending: Ending) -> anyhow::Result<()> {
+        let stop = ending.stop.clone();
+        let mut tasks = Supervisor::new(ending.clone());
+        let gates = Gates::watch(&mut tasks, &ending, self.channels.fleet.subscribe(), &self.providers);
+        let (ask, asked) = mpsc::channel(PROBE_BACKLOG);
+        let (good, good_probes) = mpsc::channel(PROBE_BACKLOG);
+        let store = self.start_pool(&mut tasks, &stop, ask, good_probes);
+        self.start_health(&mut tasks, &stop, asked, good);
+        let tokens = self.start_tokens(&mut tasks, &stop).await;
+        self.metrics.scrape(ScrapeSources {
+            fleet: self.channels.fleet.subscribe(),
+            leases: self.channels.leases.subscribe(),
+            providers: self.providers.series(),
+            leads: Arc::clone(&self.leadership.may_act),
+        })?;
+        let pages = Pages {
+            metrics: Arc::clone(&self.metrics),
+            providers: self.providers.debug(),
+            suspicions: suspicions::page(self.channels.suspicions.subscribe()),
+            gates: gates.all(),
+        };
+        servers.spawn(&mut tasks, &ending, self.api(store, tokens), pages)?;
+        collection::start(&mut tasks, &stop, &self);
+        let running = lifecycle::run(self.lifecycle_setup(), stop);
+        tasks.spawn("lifecycle", async move { Ok(running.await?) });
+        tracing::info!(version = env!("CARGO_PKG_VERSION"), cluster = %self.cluster.id, "started");
+        end(leading, tasks, &self.providers).await
+    }
+
+    fn start_pool(
+        &self,
+        tasks: &mut Supervisor,
+        stop: &CancellationToken,
+        ask: mpsc::Sender<ProbeRequest>,
+        good_probes: mpsc::Receiver<GoodProbe>,
+    ) -> Arc<MemoryStore> {
+        let fleet = self.channels.fleet.subscribe();
+        let store = Arc::new(MemoryStore::new(fleet, Arc::clone(&self.clock), self.settings.cooldown));
+        let sweeper = Sweeper::new(
+            Arc::<MemoryStore>::clone(&store),
+            SweeperChannels {
+                fleet: self.channels.fleet.subscribe(),
+                good_probes,
+                probe_requests: ask,
+                counts: self.channels.leases.clone(),
+            },
+        );
+        let stop = stop.clone();
+        tasks.spawn("pool", async move {
+            sweeper.run(stop).await;
+            Ok(())
+        });
+        store
+    }
+
+    fn start_health(
+        &mut self,
+        tasks: &mut Supervisor,
+        stop: &CancellationToken,
+        requests: mpsc::Receiver<ProbeRequest>,
+        good: mpsc::Sender<GoodProbe>,
+    ) {
+        let policy = match self.cluster.api_server.take() {
+            None => EndpointPolicy::Everywhere,
+            Some(api_server) => {
+                let policy = EndpointPolicy::NotLocal { api_server: api_server.addresses() };
+                let stop = stop.clone();
+                tasks.spawn("addresses of the API server", async move {
+                    api_server.follow(stop).await;
+                    Ok(())
+                });
+                policy
+            }
+        };
+        let ports = Ports {
+            fleet: self.channels.fleet.subscribe(),
+            requests,
+            verdicts: self.channels.verdicts.clone(),
+            suspicions: self.channels.suspicions.clone(),
+            good,
+        };
+        let engine = Engine::new(
+            ports,
+            HttpProber::new(Arc::clone(&self.clock), policy, Arc::new(SystemResolver)),
+            Arc::clone(&self.clock),
+            Arc::<Metrics>::clone(&self.metrics),
+            EngineSettings { max_in_flight: self.settings.probes.max_probes_in_flight.into() },
+        );
+        let (stop, mut acting) = (stop.clone(), self.channels.acting.subscribe());
+        tasks.spawn("health", async move {
+            // Only the leader probes. Its first knowledge is what the conditions say, in a fleet that is not stale.
+            let elected = async { acting.wait_for(|acting| *acting).await.map(drop) };
+            if let Some(elected) = stop.run_until_cancelled(elected).await {
+                elected?;
+                engine.run(stop).await;
+            }
+            Ok(())
+        });
+    }
+
+    async fn start_tokens(&self, tasks: &mut Supervisor, stop: &CancellationToken) -> Arc<Tokens> {
+        let tokens = Tokens::load(TokenSources {
+            token: self.settings.access.discovery_token.clone(),
+            file: self.settings.access.discovery_tokens_file.clone(),
+        })
+        .await;
+        let stop = stop.clone();
+        let watched = Tokens::watch(Arc::clone(&tokens), TOKENS_PERIOD, stop.clone());
+        tasks.spawn("tokens", async move {
+            watched.await;
+            stop.cancelled().await;
+            Ok(())
+        });
+        tokens
+    }
+
+    fn api(&self, pool: Arc<MemoryStore>, tokens: Arc<Tokens>) -> Api {
+        Api {
+            pool,
+            fleet: self.channels.fleet.subscribe(),
+            tokens,
+            metrics: Arc::<Metrics>::clone(&self.metrics),
+            clock: Arc::clone(&self.clock),
+            leads: keeps_leases(&self.leadership, self.channels.acting.subscribe()),
+        }
+    }
+
+    fn lifecycle_setup(&self) -> LifecycleSetup {
+        let names = self.settings.namespaces();
+        LifecycleSetup {
+            client: self.cluster.client.clone(),
+            namespaces: if names.is_empty() { Namespaces::All } else { Namespaces::Only(names) },
+            providers: self.providers.host(),
+            provider_changes: self.providers.changed(),
+            verdicts: self.channels.verdicts.subscribe(),
+            leases: self.channels.leases.subscribe(),
+            fleet: self.channels.fleet.clone(),
+            clock: Arc::clone(&self.clock),
+            policy: self.settings.policy(),
+            cluster: self.cluster.id.clone(),
+            default_probe_url: self.settings.probes.probe_url.clone(),
+            instance: self.settings.instance.clone(),
+            leadership: self.leadership.clone(),
+            acting: self.channels.acting.clone(),
+            metrics: Arc::<Metrics>::clone(&self.metrics),
+        }
+    }
 }
 
 /// Runs until the end, and ends in order: what is under way, then provider calls, then the lead. Whoever loses
@@ -137,91 +283,4 @@ async fn end(mut leading: Leading, tasks: Supervisor, providers: &LoadedProvider
     }
     leading.release().await;
     outcome
-}
-
-/// Channels, clock and measures.
-type Shared<'a> = (&'a Channels, &'a SharedClock, &'a Arc<Metrics>);
-
-fn start_pool_and_health(
-    tasks: &mut Supervisor,
-    ending: &Ending,
-    settings: &Settings,
-    cluster: &Cluster,
-    (channels, clock, metrics): Shared<'_>,
-) -> Arc<MemoryStore> {
-    let (ask, asked) = mpsc::channel(PROBE_BACKLOG);
-    let (good, good_probes) = mpsc::channel(PROBE_BACKLOG);
-    let store = Arc::new(MemoryStore::new(channels.fleet.subscribe(), Arc::clone(clock), settings.cooldown));
-    let sweeper = Sweeper::new(
-        Arc::<MemoryStore>::clone(&store),
-        SweeperChannels {
-            fleet: channels.fleet.subscribe(),
-            good_probes,
-            probe_requests: ask,
-            counts: channels.leases.clone(),
-        },
-    );
-    let stop = ending.stop.clone();
-    tasks.spawn("pool", async move {
-        sweeper.run(stop).await;
-        Ok(())
-    });
-    let policy = EndpointPolicy {
-        allow_local_endpoints: settings.probes.allow_local_endpoints,
-        api_server: cluster.addresses.clone(),
-    };
-    let ports = Ports {
-        fleet: channels.fleet.subscribe(),
-        requests: asked,
-        verdicts: channels.verdicts.clone(),
-        // The engine logs suspicions and counts them in a metric; nobody else acts on them yet.
-        suspicions: watch::channel(Suspicions::default()).0,
-        good,
-    };
-    let engine = Engine::new(
-        ports,
-        HttpProber::new(Arc::clone(clock), policy, Arc::new(SystemResolver)),
-        Arc::clone(clock),
-        Arc::<Metrics>::clone(metrics),
-        EngineSettings { max_in_flight: settings.probes.max_probes_in_flight.into() },
-    );
-    let (stop, mut acting) = (ending.stop.clone(), channels.acting.subscribe());
-    tasks.spawn("health", async move {
-        // Only the leader probes. Its first knowledge is what the conditions say, in a fleet that is not stale.
-        let elected = async { acting.wait_for(|acting| *acting).await.map(drop) };
-        if let Some(elected) = stop.run_until_cancelled(elected).await {
-            elected?;
-            engine.run(stop).await;
-        }
-        Ok(())
-    });
-    store
-}
-
-fn lifecycle_setup(
-    settings: &Settings,
-    cluster: &Cluster,
-    providers: &LoadedProviders,
-    channels: Channels,
-    (clock, metrics, leadership): (&SharedClock, &Arc<Metrics>, Leadership),
-) -> LifecycleSetup {
-    let names = settings.namespaces();
-    let namespaces = if names.is_empty() { Namespaces::All } else { Namespaces::Only(names) };
-    LifecycleSetup {
-        client: cluster.client.clone(),
-        namespaces,
-        providers: providers.host(),
-        provider_changes: providers.changed(),
-        verdicts: channels.verdicts.subscribe(),
-        leases: channels.leases.subscribe(),
-        fleet: channels.fleet,
-        clock: Arc::clone(clock),
-        policy: settings.policy(),
-        cluster: cluster.id.clone(),
-        default_probe_url: settings.probes.probe_url.clone(),
-        instance: settings.instance.clone(),
-        leadership,
-        acting: channels.acting,
-        metrics: Arc::<Metrics>::clone(metrics),
-    }
 }

@@ -22,6 +22,40 @@ use crate::metrics::{Metrics, ProviderSeries};
 /// Subcommand of this program that compiles one component.
 pub const COMPILE_COMMAND: &str = "compile-component";
 
+/// What the settings say about providers, read and checked as far as this machine goes.
+pub(super) struct ProviderPlan {
+    config: ProvidersConfig,
+    host: HostConfig,
+}
+
+impl ProviderPlan {
+    /// Reads the providers config. A fault of one provider is its own; a file that cannot be read as a whole
+    /// is an error.
+    pub(super) fn read(settings: &Settings) -> anyhow::Result<Self> {
+        let config = ProvidersConfig::load(&settings.providers_config)?;
+        if config.entries.is_empty() {
+            tracing::warn!("the providers config names no provider: only External proxies work");
+        }
+        let host = host_config(&settings.store, settings.provider_memory_mib)?;
+        Ok(Self { config, host })
+    }
+
+    /// Begins to load.
+    pub(super) fn start(
+        mut self,
+        cluster: &Cluster,
+        metrics: &Arc<Metrics>,
+        leadership: &Leadership,
+    ) -> anyhow::Result<LoadedProviders> {
+        self.host.kubernetes = Some(Arc::new(KubernetesRoute::new(cluster.config.clone())));
+        self.host.fence = Fence::new(Arc::clone(&leadership.may_act));
+        self.host.recorder = Arc::<Metrics>::clone(metrics);
+        let host =
+            ProviderHost::start(self.host, self.config).context("the provider host could not start")?;
+        Ok(LoadedProviders { host })
+    }
+}
+
 /// All configured providers.
 #[derive(Debug)]
 pub(super) struct LoadedProviders {
@@ -29,26 +63,6 @@ pub(super) struct LoadedProviders {
 }
 
 impl LoadedProviders {
-    /// Reads the providers config and begins to load. A fault of one provider is its own; a file that
-    /// cannot be read as a whole is an error.
-    pub(super) fn start(
-        settings: &Settings,
-        cluster: &Cluster,
-        metrics: &Arc<Metrics>,
-        leadership: &Leadership,
-    ) -> anyhow::Result<Self> {
-        let config = ProvidersConfig::load(&settings.providers_config)?;
-        if config.entries.is_empty() {
-            tracing::warn!("the providers config names no provider: only External proxies work");
-        }
-        let mut host = host_config(&settings.store, settings.provider_memory_mib)?;
-        host.kubernetes = Some(Arc::new(KubernetesRoute::new(cluster.config.clone())));
-        host.fence = Fence::new(Arc::clone(&leadership.may_act));
-        host.recorder = Arc::<Metrics>::clone(metrics);
-        let host = ProviderHost::start(host, config).context("the provider host could not start")?;
-        Ok(Self { host })
-    }
-
     pub(super) fn host(&self) -> Arc<ProviderHost> {
         Arc::clone(&self.host)
     }

@@ -1,11 +1,11 @@
 //! The three listeners: discovery and leases, metrics, probes.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use anyhow::Context;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
 use super::supervisor::{Ending, Supervisor};
 use crate::config;
@@ -13,55 +13,96 @@ use crate::http::ops::{self, Gate, JsonSource};
 use crate::http::{self, Api, Limits};
 use crate::metrics::Metrics;
 
-/// Bound, not yet serving.
+/// Connections that wait to be accepted.
+const BACKLOG: u32 = 1024;
+
+/// Bound, not yet listening: while the start waits for the cluster, connections are refused at once instead
+/// of being taken and not answered.
 pub(super) struct Servers {
-    discovery: TcpListener,
-    metrics: TcpListener,
-    probes: TcpListener,
+    discovery: Bound,
+    metrics: Bound,
+    probes: Bound,
+}
+
+struct Bound {
+    flag: &'static str,
+    address: SocketAddr,
+    socket: TcpSocket,
 }
 
 /// What the operational endpoints show.
 pub(super) struct Pages {
     pub(super) metrics: Arc<Metrics>,
     pub(super) providers: JsonSource,
+    pub(super) suspicions: JsonSource,
     pub(super) gates: Vec<Gate>,
 }
 
 impl Servers {
-    pub(super) async fn bind(addresses: &config::Servers) -> anyhow::Result<Self> {
+    pub(super) fn bind(addresses: &config::Servers) -> anyhow::Result<Self> {
         Ok(Self {
-            discovery: bind("--discovery-address", addresses.discovery_address).await?,
-            metrics: bind("--metrics-address", addresses.metrics_address).await?,
-            probes: bind("--probe-address", addresses.probe_address).await?,
+            discovery: Bound::to("--discovery-address", addresses.discovery_address)?,
+            metrics: Bound::to("--metrics-address", addresses.metrics_address)?,
+            probes: Bound::to("--probe-address", addresses.probe_address)?,
         })
     }
 
-    pub(super) fn spawn(self, tasks: &mut Supervisor, ending: &Ending, api: Api, pages: Pages) {
-        let Pages { metrics, providers, gates } = pages;
+    pub(super) fn spawn(
+        self,
+        tasks: &mut Supervisor,
+        ending: &Ending,
+        api: Api,
+        pages: Pages,
+    ) -> anyhow::Result<()> {
+        let Pages { metrics, providers, suspicions, gates } = pages;
         let text = Arc::new(move || metrics.text().map_err(|error| error.to_string()));
         let routers = [
             ("discovery API", self.discovery, http::router(api)),
-            ("metrics server", self.metrics, ops::metrics(text, providers)),
+            (
+                "metrics server",
+                self.metrics,
+                ops::metrics(ops::Sources { metrics: text, providers, suspicions }),
+            ),
             ("probe server", self.probes, ops::probes(gates)),
         ];
-        for (name, listener, router) in routers {
-            let serving = http::serve(listener, router, Limits::default(), ending.stop.clone());
+        for (name, bound, router) in routers {
+            let serving = http::serve(bound.listen()?, router, Limits::default(), ending.stop.clone());
             tasks.spawn(name, async move { Ok(serving.await?) });
         }
+        Ok(())
     }
 }
 
-async fn bind(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
-    let bound = match TcpListener::bind(address).await {
-        // A machine without IPv6: every address means every IPv4 address.
-        Err(error)
-            if address.ip().is_unspecified()
-                && address.is_ipv6()
-                && matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::AddrNotAvailable) =>
-        {
-            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
-        }
-        other => other,
-    };
-    bound.with_context(|| format!("cannot listen on {address}; choose another address with {flag}"))
+impl Bound {
+    fn to(flag: &'static str, address: SocketAddr) -> anyhow::Result<Self> {
+        let bound = match bind(address) {
+            // A machine without IPv6: every address means every IPv4 address.
+            Err(error)
+                if address.ip().is_unspecified()
+                    && address.is_ipv6()
+                    && matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::AddrNotAvailable) =>
+            {
+                bind((Ipv4Addr::UNSPECIFIED, address.port()).into())
+            }
+            other => other,
+        };
+        let socket = bound.with_context(|| cannot_listen(flag, address))?;
+        Ok(Self { flag, address, socket })
+    }
+
+    fn listen(self) -> anyhow::Result<TcpListener> {
+        let Self { flag, address, socket } = self;
+        socket.listen(BACKLOG).with_context(|| cannot_listen(flag, address))
+    }
+}
+
+fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
+    let socket = if address.is_ipv6() { TcpSocket::new_v6() } else { TcpSocket::new_v4() }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    Ok(socket)
+}
+
+fn cannot_listen(flag: &str, address: SocketAddr) -> String {
+    format!("cannot listen on {address}; choose another address with {flag}")
 }

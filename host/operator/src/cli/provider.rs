@@ -1,18 +1,22 @@
-//! `provider inspect`: loads providers as the operator would, without a cluster being touched, and shows
-//! what became of each.
+//! `provider inspect`: loads providers as the operator would, without a cluster being touched or needed, and
+//! shows what became of each.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::Context;
+use bytes::Bytes;
 use egress_proxies_wasm::ProviderHost;
 use egress_proxies_wasm::config::ProvidersConfig;
+use egress_proxies_wasm::gate::kubernetes::{
+    KubernetesTransport, KubernetesTransportFactory, SendLimits, Sending, TransportError,
+};
 use egress_proxies_wasm::report::ProviderState;
 use serde_json::json;
 use tokio::runtime::Builder;
 
 use crate::app::host_config;
 use crate::config::ComponentStore;
-use crate::kubernetes_route::KubernetesRoute;
 
 /// Memory for the few calls of a load, in MiB; a provider may have a quarter of it.
 const MEMORY_MIB: u32 = 2304;
@@ -34,10 +38,7 @@ pub fn inspect(file: &Path, store: &ComponentStore) -> anyhow::Result<(String, b
 
 async fn report(config: ProvidersConfig, store: &ComponentStore) -> anyhow::Result<(String, bool)> {
     let mut host = host_config(store, MEMORY_MIB)?;
-    // Loading asks the cluster nothing; the address is needed only to make the route.
-    if let Ok(cluster) = crate::kubernetes_client::infer_config().await {
-        host.kubernetes = Some(std::sync::Arc::new(KubernetesRoute::new(cluster)));
-    }
+    host.kubernetes = Some(Arc::new(NoCluster));
     let host = ProviderHost::start(host, config).context("the provider host could not start")?;
     host.loaded().await;
     let reports = host.reports();
@@ -46,9 +47,28 @@ async fn report(config: ProvidersConfig, store: &ComponentStore) -> anyhow::Resu
     Ok((text + "\n", ready))
 }
 
+/// Loading asks the cluster nothing: this is there so that a config with `kubernetes` can be loaded, and
+/// answers what is asked all the same.
+struct NoCluster;
+
+impl KubernetesTransportFactory for NoCluster {
+    fn for_service_account(&self, _: &str, _: &str) -> Result<Arc<dyn KubernetesTransport>, String> {
+        Ok(Arc::new(Self))
+    }
+}
+
+impl KubernetesTransport for NoCluster {
+    fn send(&self, _: http::Request<Bytes>, _: SendLimits) -> Sending<'_> {
+        Box::pin(async { Err(TransportError::Connect("an inspection asks no cluster".to_owned())) })
+    }
+}
+
 /// A config with this one provider, and nothing granted or set.
 fn of_component(file: &Path) -> anyhow::Result<ProvidersConfig> {
     let path = std::path::absolute(file).with_context(|| format!("{} cannot be found", file.display()))?;
+    let path = path.to_str().with_context(|| {
+        format!("the path {} is not UTF-8, which a providers config needs; rename the file", path.display())
+    })?;
     let config = json!({
         "apiVersion": "crawl.example.com/v1alpha1",
         "kind": "ProvidersConfig",

@@ -1,6 +1,7 @@
 //! `run`: logging, signals, and the application on its runtime.
 
 use std::io::IsTerminal;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -15,20 +16,31 @@ use crate::config::{LogFormat, Settings};
 const LAST_WAIT: Duration = Duration::from_secs(1);
 
 /// Runs the operator until SIGTERM, SIGINT, or an error. A second signal does not wait for what is under way.
+/// Why it ended is the last line of the log, and said nowhere else.
 ///
 /// # Errors
-/// If the operator cannot start, or one of its tasks died.
-pub fn run(settings: Settings) -> anyhow::Result<()> {
+/// What there is no log for: the log could not be started, or shows no errors.
+pub fn run(settings: Settings) -> anyhow::Result<ExitCode> {
     start_log(&settings)?;
+    match logged(settings) {
+        Ok(()) => {
+            tracing::info!("stopped");
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(error) if tracing::enabled!(tracing::Level::ERROR) => {
+            tracing::error!("stopped: {error:#}");
+            Ok(ExitCode::FAILURE)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn logged(settings: Settings) -> anyhow::Result<()> {
     // The first one wins; that there is one already is what is wanted.
     let _installed = rustls::crypto::ring::default_provider().install_default();
     let runtime = Builder::new_multi_thread().enable_all().build().context("no threads to run on")?;
     let outcome = runtime.block_on(until_signalled(settings));
     runtime.shutdown_timeout(LAST_WAIT);
-    match &outcome {
-        Ok(()) => tracing::info!("stopped"),
-        Err(error) => tracing::error!("stopped: {error:#}"),
-    }
     outcome
 }
 

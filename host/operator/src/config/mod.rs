@@ -43,8 +43,8 @@ pub struct Settings {
     /// Where compiled components are kept.
     #[command(flatten)]
     pub store: ComponentStore,
-    /// Memory in MiB that all provider calls in flight may have together. One call may have a quarter of it:
-    /// below 512, each provider needs a limits.memoryMiB below its default of 128.
+    /// Memory in MiB that all provider calls in flight may have together. One call may have a quarter of it,
+    /// less 64: below 768, each provider needs a limits.memoryMiB below its default of 128.
     #[arg(long, env = "PROVIDER_MEMORY_MIB", default_value_t = 2304, value_parser = clap::value_parser!(u32).range(64..=1_048_576))]
     pub provider_memory_mib: u32,
     /// Addresses of the servers.

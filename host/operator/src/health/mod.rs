@@ -10,4 +10,4 @@ pub mod engine;
 pub mod probe;
 
 pub use engine::{Engine, EngineSettings, NoMetrics, Ports, ProbeMetrics, Prober};
-pub use probe::{EndpointPolicy, HttpProber, ProbeTarget, Resolve, SystemResolver};
+pub use probe::{ApiServerAddresses, EndpointPolicy, HttpProber, ProbeTarget, Resolve, SystemResolver};

@@ -58,18 +58,30 @@ async fn readyz(State(gates): State<Arc<Vec<Gate>>>) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {}\n", shut.join("\nnot ready: "))).into_response()
 }
 
+/// What the pages for people on call are made from.
 #[derive(Clone)]
-struct Sources {
-    metrics: TextSource,
-    providers: JsonSource,
+pub struct Sources {
+    /// `/metrics`.
+    pub metrics: TextSource,
+    /// `/debug/providers`.
+    pub providers: JsonSource,
+    /// `/debug/suspicions`.
+    pub suspicions: JsonSource,
 }
 
-/// `/metrics` and `/debug/providers`.
-pub fn metrics(metrics: TextSource, providers: JsonSource) -> Router {
+impl std::fmt::Debug for Sources {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Sources")
+    }
+}
+
+/// `/metrics`, `/debug/providers` and `/debug/suspicions`.
+pub fn metrics(sources: Sources) -> Router {
     Router::new()
         .route("/metrics", get(show_metrics))
-        .route("/debug/providers", get(show_providers))
-        .with_state(Sources { metrics, providers })
+        .route("/debug/providers", get(async |State(sources): State<Sources>| Json((sources.providers)())))
+        .route("/debug/suspicions", get(async |State(sources): State<Sources>| Json((sources.suspicions)())))
+        .with_state(sources)
 }
 
 async fn show_metrics(State(sources): State<Sources>) -> Response {
@@ -81,15 +93,12 @@ async fn show_metrics(State(sources): State<Sources>) -> Response {
     }
 }
 
-async fn show_providers(State(sources): State<Sources>) -> Json<Value> {
-    Json((sources.providers)())
-}
-
 #[cfg(test)]
 mod tests {
     use axum::body::Body;
     use http::Request;
     use http_body_util::BodyExt;
+    use serde_json::json;
     use tower::ServiceExt;
 
     use super::*;
@@ -116,8 +125,25 @@ mod tests {
 
     #[tokio::test]
     async fn metrics_that_can_not_be_had_are_an_error_and_not_an_empty_page() {
-        let router = metrics(Arc::new(|| Err("broken".to_owned())), Arc::new(|| Value::Null));
-        let (status, body) = ask(router, "/metrics").await;
+        let (status, body) = ask(metrics(sources()), "/metrics").await;
         assert_eq!((status.as_u16(), body.as_str()), (500, "broken"));
+    }
+
+    #[tokio::test]
+    async fn each_page_for_people_on_call_shows_its_own() {
+        for (path, expected) in
+            [("/debug/providers", "[\"of providers\"]"), ("/debug/suspicions", "[\"of suspicions\"]")]
+        {
+            let (status, body) = ask(metrics(sources()), path).await;
+            assert_eq!((status.as_u16(), body.as_str()), (200, expected), "{path}");
+        }
+    }
+
+    fn sources() -> Sources {
+        Sources {
+            metrics: Arc::new(|| Err("broken".to_owned())),
+            providers: Arc::new(|| json!(["of providers"])),
+            suspicions: Arc::new(|| json!(["of suspicions"])),
+        }
     }
 }

@@ -33,6 +33,8 @@ mod provider;
 #[path = "../support/quick.rs"]
 mod quick;
 #[cfg(test)]
+mod rights;
+#[cfg(test)]
 mod specs;
 #[cfg(test)]
 mod spy;

@@ -2,6 +2,7 @@
 //! just before a write, answers in the server's place, and stops the world after the n-th effect, as a crash
 //! would.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -10,7 +11,7 @@ use bytes::Bytes;
 use egress_proxies_operator::kubernetes_client::BoundedBody;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, Uri};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use kube::client::Body;
@@ -54,11 +55,14 @@ type Interruption = (&'static str, BoxFuture<'static, ()>);
 type AnyBody = UnsyncBoxBody<Bytes, BoxError>;
 /// Answers in the API server's place while this gives one.
 type Answer = Box<dyn FnMut(&str) -> Option<(u16, Value)> + Send>;
+/// Group, resource and verb, as RBAC has them.
+pub(crate) type Right = (String, String, String);
 
-/// What the operator wrote, and who interrupts it.
+/// What the operator wrote, which rights it used, and who interrupts it.
 pub(crate) struct Spy {
     writes: Mutex<Vec<String>>,
     reads: Mutex<Vec<String>>,
+    rights: Mutex<BTreeSet<Right>>,
     answers: Mutex<Option<Answer>>,
     interruptions: Mutex<Vec<Interruption>>,
     crash: Arc<Crash>,
@@ -70,6 +74,7 @@ impl Spy {
             writes: Mutex::default(),
             reads: Mutex::default(),
             answers: Mutex::default(),
+            rights: Mutex::default(),
             interruptions: Mutex::default(),
             crash,
         })
@@ -79,6 +84,11 @@ impl Spy {
     pub(crate) fn proxy_writes(&self) -> Vec<String> {
         let all = self.writes.lock().unwrap();
         all.iter().filter(|write| write.contains("/proxies/")).cloned().collect()
+    }
+
+    /// The rights used so far.
+    pub(crate) fn rights(&self) -> BTreeSet<Right> {
+        self.rights.lock().unwrap().clone()
     }
 
     /// Events written so far.
@@ -155,6 +165,7 @@ where
             let write = request.method() != Method::GET;
             let path = request.uri().path().to_owned();
             let line = format!("{} {path}", request.method());
+            spy.rights.lock().unwrap().insert(right(request.method(), request.uri()));
             if let Some(act) = write.then(|| spy.interruption(&path)).flatten() {
                 act.await;
             }
@@ -178,11 +189,43 @@ where
     }
 }
 
-fn kind_of(uri: &http::Uri) -> &'static str {
+fn kind_of(uri: &Uri) -> &'static str {
     let collection = uri.path().ends_with("/proxies") || uri.path().ends_with("/secrets");
     match uri.query() {
         Some(query) if query.contains("watch=true") => "WATCH",
         Some(_) | None if collection => "LIST",
         Some(_) | None => "GET",
     }
+}
+
+/// The right that a request needs.
+fn right(method: &Method, uri: &Uri) -> Right {
+    let parts: Vec<&str> = uri.path().trim_start_matches('/').split('/').collect();
+    let (group, rest) = match parts.as_slice() {
+        ["api", _, rest @ ..] => ("", rest),
+        ["apis", group, _, rest @ ..] => (*group, rest),
+        other => panic!("no resource: {other:?}"),
+    };
+    let rest = match rest {
+        ["namespaces", _, rest @ ..] if !rest.is_empty() => rest,
+        rest => rest,
+    };
+    let (resource, named) = match rest {
+        [resource] => ((*resource).to_owned(), false),
+        [resource, _] => ((*resource).to_owned(), true),
+        [resource, _, below] => (format!("{resource}/{below}"), true),
+        other => panic!("no resource: {other:?}"),
+    };
+    let watches = uri.query().is_some_and(|query| query.contains("watch=true"));
+    let verb = match method.as_str() {
+        "GET" if named => "get",
+        "GET" if watches => "watch",
+        "GET" => "list",
+        "POST" => "create",
+        "PUT" => "update",
+        "PATCH" => "patch",
+        "DELETE" => "delete",
+        other => panic!("no verb: {other}"),
+    };
+    (group.to_owned(), resource, verb.to_owned())
 }

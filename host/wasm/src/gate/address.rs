@@ -5,6 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use egress_proxies_core::address::embedded_v4;
 use ipnet::IpNet;
 
 /// What an address is to us.
@@ -95,7 +96,7 @@ fn kind_v6(address: Ipv6Addr) -> AddressKind {
     if address == Ipv6Addr::LOCALHOST {
         return AddressKind::Private;
     }
-    if let Some(inner) = embedded(address) {
+    if let Some(inner) = embedded_v4(address) {
         // A wrapped private address is never meant: whoever lists a private network lists it plainly.
         return match kind_v4(inner) {
             AddressKind::Public => AddressKind::Public,
@@ -116,27 +117,6 @@ fn kind_v6(address: Ipv6Addr) -> AddressKind {
         AddressKind::Public
     } else {
         AddressKind::Never
-    }
-}
-
-/// The IPv4 address inside an IPv6 one.
-fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
-    let [s0, s1, s2, s3, s4, s5, s6, s7] = address.segments();
-    let join = |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
-    match (s0, s1) {
-        // ::ffff:a.b.c.d and ::a.b.c.d, but not ::1 and ::
-        (0, 0) if (s2, s3, s4) == (0, 0, 0) && (s5 == 0xffff || (s5 == 0 && (s6 != 0 || s7 > 1))) => {
-            Some(join(s6, s7))
-        }
-        // ::ffff:0:a.b.c.d (translated)
-        (0, 0) if (s2, s3, s4, s5) == (0, 0, 0xffff, 0) => Some(join(s6, s7)),
-        // 64:ff9b::/96 and the local-use 64:ff9b:1::/48 (NAT64)
-        (0x64, 0xff9b) => Some(join(s6, s7)),
-        // 2002::/16 (6to4)
-        (0x2002, _) => Some(join(s1, s2)),
-        // 2001::/32 (Teredo): the client's address, inverted
-        (0x2001, 0) => Some(join(!s6, !s7)),
-        _ => None,
     }
 }
 

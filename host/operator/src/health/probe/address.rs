@@ -6,12 +6,15 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
+use egress_proxies_core::address::led_to;
 use egress_proxies_core::crd::Mode;
 use futures::future::BoxFuture;
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 
 use super::ProbeTarget;
 use super::failure::Failure;
@@ -35,22 +38,29 @@ impl Resolve for SystemResolver {
     }
 }
 
-/// Where probes may not be sent, for External endpoints.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct EndpointPolicy {
-    /// Loopback, link-local and the API server are allowed: for tests and single-machine set-ups.
-    pub allow_local_endpoints: bool,
-    /// Addresses of the Kubernetes API server.
-    pub api_server: BTreeSet<IpAddr>,
+/// All addresses of the Kubernetes API server.
+pub type ApiServerAddresses = Arc<BTreeSet<IpAddr>>;
+
+/// Where probes may be sent, for External endpoints.
+#[derive(Debug, Clone)]
+pub enum EndpointPolicy {
+    /// Anywhere: for tests and single-machine set-ups.
+    Everywhere,
+    /// Not to what is local to the operator.
+    NotLocal {
+        /// As they are known now; there must always be some.
+        api_server: watch::Receiver<ApiServerAddresses>,
+    },
 }
 
 impl EndpointPolicy {
     fn check(&self, address: IpAddr) -> Result<(), Failure> {
-        if self.allow_local_endpoints {
-            return Ok(());
-        }
-        let address = embedded(address);
-        let what = if self.api_server.iter().any(|server| embedded(*server) == address) {
+        let api_server = match self {
+            Self::Everywhere => return Ok(()),
+            Self::NotLocal { api_server } => api_server.borrow(),
+        };
+        let address = led_to(address);
+        let what = if api_server.iter().any(|server| led_to(*server) == address) {
             "the Kubernetes API server"
         } else if is_metadata(address) {
             "a cloud metadata service"
@@ -60,16 +70,6 @@ impl EndpointPolicy {
             return Ok(());
         };
         Err(Failure::endpoint_not_allowed(what))
-    }
-}
-
-/// The IPv4 address inside an IPv6 one that carries it (mapped, NAT64, 6to4): the host it leads to.
-fn embedded(address: IpAddr) -> IpAddr {
-    let IpAddr::V6(v6) = address.to_canonical() else { return address.to_canonical() };
-    match v6.octets() {
-        [0, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0, v4 @ ..] => IpAddr::V4(Ipv4Addr::from(v4)),
-        [0x20, 0x02, a, b, c, d, ..] => IpAddr::V4(Ipv4Addr::new(a, b, c, d)),
-        _ => IpAddr::V6(v6),
     }
 }
 
@@ -152,10 +152,8 @@ mod tests {
 
     #[test]
     fn endpoints_local_to_the_operator_are_refused() {
-        let policy = EndpointPolicy {
-            allow_local_endpoints: false,
-            api_server: ["10.96.0.1".parse().unwrap()].into_iter().collect(),
-        };
+        let (known, api_server) = watch::channel(addresses("10.96.0.1"));
+        let policy = EndpointPolicy::NotLocal { api_server };
         for bad in [
             "127.0.0.1",
             "127.9.9.9",
@@ -181,15 +179,25 @@ mod tests {
             "::ffff:10.96.0.1",
             "64:ff9b::a9fe:a9fe",
             "64:ff9b::7f00:1",
+            "64:ff9b:1::a9fe:a9fe",
+            "64:ff9b:1::7f00:1",
+            "::127.0.0.1",
+            "2001::80ff:fffe",
             "2002:7f00:1::",
         ] {
             let refused = policy.check(bad.parse().unwrap());
             assert!(refused.is_err_and(|f| f.reason == ProbeReason::EndpointNotAllowed), "{bad}");
-            let allowed = EndpointPolicy { allow_local_endpoints: true, ..policy.clone() };
-            assert!(allowed.check(bad.parse().unwrap()).is_ok(), "{bad}");
+            assert!(EndpointPolicy::Everywhere.check(bad.parse().unwrap()).is_ok(), "{bad}");
         }
         for good in ["10.0.0.1", "192.168.1.1", "203.0.113.9", "2001:db8::1", "fd12::1", "100.64.0.1"] {
             assert!(policy.check(good.parse().unwrap()).is_ok(), "{good}");
         }
+        known.send_replace(addresses("10.0.0.1"));
+        assert!(policy.check("10.0.0.1".parse().unwrap()).is_err(), "the API server has moved there");
+        assert!(policy.check("10.96.0.1".parse().unwrap()).is_ok());
+    }
+
+    fn addresses(one: &str) -> ApiServerAddresses {
+        Arc::new([one.parse().unwrap()].into_iter().collect())
     }
 }

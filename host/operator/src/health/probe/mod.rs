@@ -25,7 +25,7 @@ use egress_proxies_core::health::Outcome;
 use egress_proxies_core::time::Moment;
 use tokio::net::TcpStream;
 
-pub use self::address::{EndpointPolicy, Resolve, SystemResolver};
+pub use self::address::{ApiServerAddresses, EndpointPolicy, Resolve, SystemResolver};
 use self::budget::{Budget, Stage};
 use self::exchange::Answer;
 use self::failure::Failure;

@@ -197,7 +197,7 @@ impl Probe {
             port: proxy.port(),
         };
         let target = ProbeTarget { machine, mode: Mode::External, auth: Auth::None, plan };
-        Self { target, policy: EndpointPolicy { allow_local_endpoints: true, ..Default::default() } }
+        Self { target, policy: EndpointPolicy::Everywhere }
     }
 
     pub(super) fn trusting(mut self, ca_pem: &str) -> Self {

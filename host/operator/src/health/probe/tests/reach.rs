@@ -10,10 +10,11 @@ use egress_proxies_core::crd::Mode;
 use egress_proxies_core::health::{Outcome, ProbeReason};
 use futures::future::BoxFuture;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 use super::fakes::{FakeProxy, OK, OPENED, Probe, Target};
 use crate::clock::SystemClock;
-use crate::health::{EndpointPolicy, HttpProber, Prober, Resolve};
+use crate::health::{ApiServerAddresses, EndpointPolicy, HttpProber, Prober, Resolve};
 
 const URL: &str = "http://target.test/";
 
@@ -31,7 +32,9 @@ async fn by_name(addresses: Vec<SocketAddr>, allow_local: bool, mode: Mode) -> O
     let mut probe = Probe::of("127.0.0.1:1".parse().unwrap(), URL);
     probe.target.machine.address = "proxy.example".to_owned();
     probe.target.mode = mode;
-    let policy = EndpointPolicy { allow_local_endpoints: allow_local, ..Default::default() };
+    let api_server = watch::channel(ApiServerAddresses::default()).1;
+    let policy =
+        if allow_local { EndpointPolicy::Everywhere } else { EndpointPolicy::NotLocal { api_server } };
     HttpProber::new(SystemClock::start(), policy, Arc::new(Names(addresses))).probe(probe.target).await
 }
 
