@@ -7,5 +7,5 @@
 mod recorder;
 mod run;
 
-pub use recorder::{GcMetrics, PassOutcome, Removed, Silent};
+pub use recorder::{GcMetrics, PassOutcome, Removed};
 pub use run::{GcError, GcSetup, LiveProxies, LiveProxy, ProxyApi, ProxySource, run};

@@ -1,4 +1,4 @@
-//! What garbage collection measures. The metrics room implements it; tests use [`Silent`].
+//! What garbage collection measures. The metrics room implements it.
 
 use egress_proxies_core::gc::Seen;
 use egress_proxies_core::ids::ProviderName;
@@ -62,14 +62,4 @@ pub trait GcMetrics: Send + Sync + 'static {
     fn seen(&self, provider: &ProviderName, seen: Option<(&Seen, Option<usize>)>);
     /// What became of a machine of a provider that was to go.
     fn removed(&self, provider: &ProviderName, removed: Removed);
-}
-
-/// Measures nothing.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Silent;
-
-impl GcMetrics for Silent {
-    fn pass(&self, _outcome: PassOutcome) {}
-    fn seen(&self, _provider: &ProviderName, _seen: Option<(&Seen, Option<usize>)>) {}
-    fn removed(&self, _provider: &ProviderName, _removed: Removed) {}
 }

@@ -63,23 +63,24 @@ async fn who_may_not_act_any_more_deletes_nothing_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_proxy_made_between_the_two_lists_keeps_its_machine() {
+async fn a_proxy_and_its_machine_made_between_the_two_lists_never_look_abandoned() {
     let world = World::new();
     let running = world.start(|_| {});
-    for pass in 0..3 {
-        // Listed as a machine; its Proxy, which has no status yet, comes before the list of the Proxies.
+    for pass in 0..5 {
         let (id, of) = (format!("m{pass}"), format!("u{pass}"));
-        world.cloud("one").add(machine(&id, &of));
-        world.before_proxies(move |world| {
+        world.between(move |world| {
+            // As it is before its status is written.
             let (uid, mut fresh) = proxy(&of, &id);
             fresh.recorded = None;
             world.add_proxy((uid, fresh));
+            world.cloud("one").add(machine(&id, &of));
         });
         running.passes(1).await;
+        assert_eq!(world.cloud("one").machines.len(), pass + 1, "it was made in the middle of this pass");
+        let seen = world.seen.lock().unwrap()[&name("one")].unwrap();
+        assert_eq!((seen.owned, seen.orphans, seen.surplus), (pass, 0, 0));
     }
-    running.passes(2).await;
     assert_eq!(world.deleted("one"), [""; 0]);
-    assert_eq!(world.seen.lock().unwrap()[&name("one")].unwrap().orphans, 0);
     running.stop().await;
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -113,6 +113,7 @@ type Hook = Box<dyn FnOnce(&World) + Send>;
 
 /// All of it.
 pub(super) struct World {
+    me: Weak<Self>,
     clouds: BTreeMap<ProviderName, Arc<Mutex<Cloud>>>,
     pub(super) not_ready: Mutex<BTreeSet<ProviderName>>,
     pub(super) proxies: Mutex<LiveProxies>,
@@ -122,8 +123,8 @@ pub(super) struct World {
     /// Proxies that the list leaves out although they exist.
     pub(super) unlisted: Mutex<BTreeSet<ProxyUid>>,
     pub(super) proxy_lists: AtomicUsize,
-    /// Between the list of the machines and that of the Proxies, and after the latter.
-    before_proxies: Mutex<Option<Hook>>,
+    /// After the first list of a pass, whichever that is, and after that of the Proxies.
+    between: Mutex<Option<Hook>>,
     after_proxies: Mutex<Option<Hook>>,
     pub(super) leads: AtomicBool,
     /// Stops leading once so many deletes were sent.
@@ -135,7 +136,8 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new_cyclic(|me| Self {
+            me: me.clone(),
             clouds: ["one", "two"].map(|of| (name(of), Arc::default())).into(),
             not_ready: Mutex::default(),
             proxies: Mutex::default(),
@@ -143,7 +145,7 @@ impl World {
             looks_fail: AtomicBool::new(false),
             unlisted: Mutex::default(),
             proxy_lists: AtomicUsize::new(0),
-            before_proxies: Mutex::default(),
+            between: Mutex::default(),
             after_proxies: Mutex::default(),
             leads: AtomicBool::new(true),
             leads_for: AtomicUsize::new(usize::MAX),
@@ -165,8 +167,15 @@ impl World {
         self.proxies.lock().unwrap().insert(uid, proxy);
     }
 
-    pub(super) fn before_proxies(&self, act: impl FnOnce(&Self) + Send + 'static) {
-        *self.before_proxies.lock().unwrap() = Some(Box::new(act));
+    pub(super) fn between(&self, act: impl FnOnce(&Self) + Send + 'static) {
+        *self.between.lock().unwrap() = Some(Box::new(act));
+    }
+
+    fn listed(&self) {
+        let act = self.between.lock().unwrap().take();
+        if let Some(act) = act {
+            act(self);
+        }
     }
 
     pub(super) fn after_proxies(&self, act: impl FnOnce(&Self) + Send + 'static) {
@@ -235,15 +244,12 @@ impl ProxySource for World {
     fn list(&self) -> BoxFuture<'_, anyhow::Result<LiveProxies>> {
         async move {
             self.proxy_lists.fetch_add(1, Ordering::SeqCst);
-            let act = self.before_proxies.lock().unwrap().take();
-            if let Some(act) = act {
-                act(self);
-            }
             if self.lists_fail.load(Ordering::SeqCst) {
                 return Err(anyhow!("page 2 of 3 did not come"));
             }
             let mut all = self.proxies.lock().unwrap().clone();
             all.retain(|uid, _| !self.unlisted.lock().unwrap().contains(uid));
+            self.listed();
             let act = self.after_proxies.lock().unwrap().take();
             if let Some(act) = act {
                 act(self);
@@ -281,7 +287,7 @@ impl Providers for World {
             longest_call: Duration::from_secs(30),
             settings: ProviderSettings::default(),
         };
-        Lookup::Ready(Arc::new(Fake { info, cloud: Arc::clone(&self.clouds[of]) }))
+        Lookup::Ready(Arc::new(Fake { info, cloud: Arc::clone(&self.clouds[of]), world: self.me.clone() }))
     }
 
     fn settings(&self, _name: &ProviderName) -> Option<ProviderSettings> {
@@ -303,6 +309,7 @@ impl GcMetrics for World {
 
 struct Fake {
     info: ProviderInfo,
+    world: Weak<World>,
     cloud: Arc<Mutex<Cloud>>,
 }
 
@@ -359,8 +366,15 @@ impl Provider for Fake {
     }
 
     fn list_owned<'a>(&'a self, owner: &'a Tags) -> Call<'a, Listing> {
-        self.answer(move |cloud| {
+        let list = self.answer(move |cloud| {
             cloud.list(|machine| owner.iter().all(|(key, value)| machine.tags.get(key) == Some(value)))
+        });
+        Box::pin(async move {
+            let listing = list.await;
+            if let Some(world) = self.world.upgrade() {
+                world.listed();
+            }
+            listing
         })
     }
 }
