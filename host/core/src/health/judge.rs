@@ -14,6 +14,9 @@ pub const MIN_REPORT_INTERVAL: Duration = Duration::from_mins(1);
 /// So long may a new machine fail before it is called unhealthy: its proxy may still be starting.
 pub const SETTLE_TIME: Duration = Duration::from_secs(10);
 const MIN_LATENCY_CHANGE: Duration = Duration::from_millis(20);
+/// So many good probes in a row must agree that the latency moved: one slow answer is no news, and on a busy
+/// machine of ours a fleet of a thousand has one all the time.
+const LASTING: u32 = 3;
 
 /// What is remembered of one machine between probes.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,6 +37,8 @@ pub struct HealthState {
     /// The cause that the published verdict gives.
     pub(super) reported_cause: Option<Cause>,
     pub(super) reported_latency: Option<Duration>,
+    /// Good probes in a row whose latency was not the reported one.
+    pub(super) moved: u32,
     pub(super) reported_at: Option<Moment>,
     /// The unhealthy verdict was a healthy one before: so many failures came since.
     pub(super) since_fall: Option<u32>,
@@ -79,6 +84,7 @@ impl HealthState {
             blamed: None,
             reported_cause: None,
             reported_latency: facts.healthy.and(facts.latency),
+            moved: 0,
             reported_at: None,
             since_fall: None,
         }
@@ -110,6 +116,7 @@ impl HealthState {
         self.since_fall = None;
         self.reported_cause = None;
         self.reported_latency = Some(latency);
+        self.moved = 0;
         self.reported_at = Some(now.mono);
         Verdict {
             machine: self.machine.clone(),
@@ -172,12 +179,13 @@ fn passed(mut state: HealthState, plan: &ProbePlan, latency: Duration, now: Now)
     state.cause = None;
     state.blamed = None;
     let publish = if state.verdict == Some(true) {
-        let same = state.reported_latency.filter(|reported| !has_moved(*reported, latency));
-        let latency = match same {
+        let moved = state.reported_latency.is_some_and(|reported| has_moved(reported, latency));
+        state.moved = if moved { state.moved.saturating_add(1) } else { 0 };
+        let latency = match state.reported_latency {
             // The first confirmation in this process: whoever follows the verdicts has none of this machine.
             Some(reported) if state.reported_at.is_none() => Some(reported),
-            Some(_) => None,
-            None => state.may_report_again(now).then_some(latency),
+            Some(_) if state.moved < LASTING => None,
+            Some(_) | None => state.may_report_again(now).then_some(latency),
         };
         latency.map(|latency| state.healthy_verdict(latency, now))
     } else {

@@ -137,9 +137,12 @@ fn a_handed_over_verdict_is_confirmed_once_and_with_the_latency_that_status_has(
     assert_eq!((confirmed.healthy, confirmed.latency), (true, Some(Duration::from_millis(40))));
 
     let mut moved = state(Some(true), Some(40));
-    let out = feed(&mut moved, &plan(1, 3), Hold::No, &[(0, ok(90)), (30, ok(91))]);
-    assert_eq!(short(&out), ["ProbeSucceeded", "-"]);
-    assert_eq!(out[0].as_ref().unwrap().latency, Some(Duration::from_millis(90)));
+    let steps = [(0, ok(90)), (30, ok(91)), (60, ok(92)), (90, ok(93))];
+    let out = feed(&mut moved, &plan(1, 3), Hold::No, &steps);
+    assert_eq!(short(&out), ["ProbeSucceeded", "-", "-", "ProbeSucceeded"]);
+    let latency = |at: usize| out[at].as_ref().unwrap().latency;
+    assert_eq!(latency(0), Some(Duration::from_millis(40)), "a restart is no reason for a write");
+    assert_eq!(latency(3), Some(Duration::from_millis(93)));
 }
 
 #[test]
@@ -158,7 +161,7 @@ fn another_cause_is_reported_when_it_lasts_and_at_most_once_a_minute() {
 }
 
 #[test]
-fn latency_is_reported_on_a_real_change_only() {
+fn latency_is_reported_on_a_real_and_lasting_change_only() {
     for (reported, measured, seconds, publishes) in [
         (10, 30, 100, false),   // 20 ms is not more than 20 ms
         (10, 31, 100, true),    // more than 20 ms
@@ -169,9 +172,20 @@ fn latency_is_reported_on_a_real_change_only() {
         (10, 500, 60, true),
     ] {
         let mut new = state(None, None);
-        let out = feed(&mut new, &plan(1, 3), Hold::No, &[(0, ok(reported)), (seconds, ok(measured))]);
-        assert_eq!(out[1].is_some(), publishes, "{reported} -> {measured} ms after {seconds} s");
+        let steps = [
+            (0, ok(reported)),
+            (seconds - 20, ok(measured)),
+            (seconds - 10, ok(measured)),
+            (seconds, ok(measured)),
+        ];
+        let out = feed(&mut new, &plan(1, 3), Hold::No, &steps);
+        assert_eq!(short(&out)[1..3], ["-"; 2], "not before three agree");
+        assert_eq!(out[3].is_some(), publishes, "{reported} -> {measured} ms after {seconds} s");
     }
+    let slow_now_and_then =
+        [(0, ok(10)), (70, ok(500)), (100, ok(12)), (130, ok(500)), (160, ok(500)), (190, ok(11))];
+    let out = feed(&mut state(None, None), &plan(1, 3), Hold::No, &slow_now_and_then);
+    assert_eq!(out.iter().flatten().count(), 1, "{:?}", short(&out));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::Caps;
 pub struct Policy {
     /// Between two looks at a machine that is being made.
     pub provisioning_poll: Duration,
-    /// The same while the machine is younger than twice that: a pod is up in no time.
+    /// The shortest such time: looks at a new machine begin with it and become rarer with its age.
     pub young_poll: Duration,
     /// Between two looks at a machine that is being deleted.
     pub deletion_poll: Duration,
@@ -51,7 +51,7 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             provisioning_poll: Duration::from_secs(5),
-            young_poll: Duration::from_secs(2),
+            young_poll: Duration::from_secs(1),
             deletion_poll: Duration::from_secs(5),
             drift_poll: Duration::from_mins(1),
             quota_poll: Duration::from_mins(5),

@@ -129,9 +129,11 @@ fn poll_of(cx: &Context<'_>, instance: &Instance) -> Duration {
     if is_running(instance) {
         return spread(cx.policy.drift_poll, cx.observed.memory.seed, 0);
     }
-    let since = cx.observed.memory.last_seen.as_ref().and_then(|seen| seen.making_since);
-    let is_young = since.is_some_and(|since| cx.now.mono.since(since) < cx.policy.provisioning_poll * 2);
-    if is_young { cx.policy.young_poll } else { cx.policy.provisioning_poll }
+    let last = cx.observed.memory.last_seen.as_ref();
+    let making = last.and_then(|seen| seen.making_since.map(|since| seen.at.since(since)));
+    // As long again as it has taken so far: a pod is up in no time, a virtual machine is not.
+    let most = cx.policy.provisioning_poll;
+    making.map_or(most, |making| making.clamp(cx.policy.young_poll.min(most), most))
 }
 
 /// Until the next look.

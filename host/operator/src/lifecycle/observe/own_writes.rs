@@ -23,6 +23,10 @@ impl OwnWrites {
     /// Keeps the answer of a write, or of a live read.
     pub(crate) fn keep(&self, object: Arc<Proxy>) {
         let Some(uid) = object.uid() else { return };
+        // Most of an object, and of no use to anybody here; the caches do without it too.
+        let mut object = Arc::unwrap_or_clone(object);
+        object.metadata.managed_fields = None;
+        let object = Arc::new(object);
         let mut map = self.map();
         let newer = map.get(&uid).is_none_or(|kept| !is_newer(kept, &object));
         if newer {
