@@ -40,7 +40,7 @@ providers: ## the provider components alone
 
 guests: ## the example providers in JavaScript and Python, and a host that loads each
 	@providers/build kubernetes javascript python
-	@EPO_GUESTS_DIR=$(EPO_CACHE)/providers cargo test --locked --workspace --test host guests -- --nocapture
+	@EPO_GUESTS_DIR=$(EPO_CACHE)/providers EPO_GUESTS=kubernetes,javascript,python cargo test --locked --workspace --test host guests -- --nocapture
 
 generate: ## write the generated files anew: CRD, OpenAPI, metrics table
 	@dev/generate

@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipnet::IpNet;
+
 use crate::crd::{Mode, Phase};
 use crate::ids::{Incarnation, ProviderName, ProxyKey, ProxyUid};
 use crate::provider::Credentials;
@@ -155,6 +157,8 @@ pub struct ProbePlan {
     pub success_threshold: u32,
     /// Failures in a row to become unhealthy.
     pub failure_threshold: u32,
+    /// Where a machine of its provider may be besides public addresses: what a name may lead to.
+    pub networks: Arc<[IpNet]>,
     /// Further CA certificates for the TLS inside the tunnel; none if the Proxy names none.
     pub ca_pem: Option<CaPem>,
     /// Certificates inside the tunnel are not verified.

@@ -24,6 +24,7 @@ mod convert;
 mod engine;
 mod limits;
 mod load;
+mod permits;
 mod provider;
 mod threads;
 

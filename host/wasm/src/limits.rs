@@ -5,7 +5,7 @@
 //! whatever the guest makes of a failed allocation.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use rustix::time::{ClockId, clock_gettime};
 use wasmtime::ResourceLimiter;
 
 /// Table elements of one call, over all tables: a pointer each.
-const TABLE_ELEMENTS: usize = 200_000;
+pub(crate) const TABLE_ELEMENTS: usize = 200_000;
 /// Core instances, memories and tables: a Python component has about forty.
 const INSTANCES: usize = 256;
 const MEMORIES: usize = 64;
@@ -24,25 +24,44 @@ const TABLES: usize = 256;
 pub(crate) struct MemoryLimiter {
     most: usize,
     used: usize,
-    peak: usize,
     elements: usize,
-    refused: bool,
+    peak: Peak,
+    refused: Option<Refused>,
+}
+
+/// Most linear memory that a call had at once; clones show the same.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Peak(Arc<AtomicUsize>);
+
+impl Peak {
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Which limit ended a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// `limits.memoryMiB`.
+    Memory,
+    /// Elements of all tables, which no config raises.
+    Table,
 }
 
 impl MemoryLimiter {
     pub(crate) fn new(mebibytes: u32) -> Self {
         let most = usize::try_from(mebibytes).unwrap_or(usize::MAX).saturating_mul(1 << 20);
-        Self { most, used: 0, peak: 0, elements: 0, refused: false }
+        Self { most, used: 0, elements: 0, peak: Peak::default(), refused: None }
     }
 
-    /// True if growth was refused in this call.
-    pub(crate) fn was_refused(&self) -> bool {
+    /// Whose growth was refused in this call.
+    pub(crate) fn refused(&self) -> Option<Refused> {
         self.refused
     }
 
     /// Most bytes in use at once.
-    pub(crate) fn peak(&self) -> usize {
-        self.peak
+    pub(crate) fn peak(&self) -> Peak {
+        self.peak.clone()
     }
 }
 
@@ -50,18 +69,18 @@ impl ResourceLimiter for MemoryLimiter {
     fn memory_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
         let total = self.used.saturating_sub(current).saturating_add(desired);
         if total > self.most {
-            self.refused = true;
+            self.refused = Some(Refused::Memory);
             wasmtime::bail!("memory limit of {} MiB reached", self.most >> 20);
         }
         self.used = total;
-        self.peak = self.peak.max(total);
+        self.peak.0.fetch_max(total, Ordering::Relaxed);
         Ok(true)
     }
 
     fn table_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
         let total = self.elements.saturating_sub(current).saturating_add(desired);
         if total > TABLE_ELEMENTS {
-            self.refused = true;
+            self.refused = Some(Refused::Table);
             wasmtime::bail!("limit of {TABLE_ELEMENTS} table elements reached");
         }
         self.elements = total;
@@ -153,7 +172,7 @@ mod tests {
         let mut limiter = MemoryLimiter::new(1);
         assert!(limiter.memory_growing(0, 600 << 10, None).unwrap());
         assert!(limiter.memory_growing(0, 600 << 10, None).is_err(), "a second memory counts too");
-        assert!(limiter.was_refused());
+        assert_eq!(limiter.refused(), Some(Refused::Memory));
         assert!(limiter.memory_growing(600 << 10, 1 << 20, None).unwrap(), "growing counts the difference");
     }
 

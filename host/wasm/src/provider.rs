@@ -3,26 +3,25 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
 
+use egress_proxies_core::ids::InstanceId;
 use egress_proxies_core::lifecycle::machine_name_of;
 use egress_proxies_core::provider::{
     Call, CreatePlan, CreateRequest, Deletion, Failure, HostFault, InstanceRef, Listing, Observation,
     Provider, ProviderInfo, Reason, Tags,
 };
-use ipnet::IpNet;
 use serde_json::{Map, Value};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::bindings::{Provider as Guest, egress_proxies::provider::model};
 use crate::call::mask::Mask;
-use crate::call::{self, Body, CallSetup, Instance, Op};
+use crate::call::{self, Body, CallSetup, Ended, Instance, Op};
 use crate::convert::{self, Place, Wanted};
 use crate::gate::Errand;
 use crate::load::{self, CheckError, DocumentSchema, Loaded};
+use crate::permits::{Permits, Taken};
 use crate::threads::Seats;
 
 /// Machines of one page.
@@ -32,79 +31,33 @@ const MOST_PAGES: u32 = 100;
 /// Times that a listing starts anew after a stale cursor.
 const MOST_RESTARTS: u32 = 2;
 
-/// What the host itself may hold for one call besides the guest's memory: answers (16 MiB), bodies of
-/// requests (16 MiB), resources (1,024 of up to 24 KiB) and what is being copied (8 MiB).
-pub(crate) const HOST_MIB: u32 = 64;
+/// What is said to a call that comes too late.
+const STOPPING: &str = "the operator is shutting down";
 /// Texts of all machines of one listing.
 const MOST_LISTED_BYTES: usize = 32 << 20;
 /// What a machine, an endpoint or a tag holds besides its texts.
 const ITEM_BYTES: usize = 256;
 const TAG_BYTES: usize = 64;
 
-/// Memory of all calls in flight, over all providers. Deletes have a share of their own, so that a busy
-/// operator can always clean up.
-#[derive(Debug, Clone)]
-pub(crate) struct MemoryPool {
-    calls: Arc<Semaphore>,
-    deletes: Arc<Semaphore>,
-}
-
-impl MemoryPool {
-    /// `mebibytes` in all; a quarter is for deletes.
-    pub(crate) fn new(mebibytes: u32) -> Self {
-        let all = usize::try_from(mebibytes).unwrap_or(usize::MAX);
-        let deletes = all / 4;
-        Self { calls: Arc::new(Semaphore::new(all - deletes)), deletes: Arc::new(Semaphore::new(deletes)) }
-    }
-}
-
-/// Permits of one instance.
-#[derive(Debug, Clone)]
-pub(crate) struct Permits {
-    calls: Arc<Semaphore>,
-    deletes: Arc<Semaphore>,
-    memory: MemoryPool,
-}
-
-impl Permits {
-    pub(crate) fn new(concurrency: u32, memory: MemoryPool) -> Self {
-        let count = usize::try_from(concurrency).unwrap_or(1);
-        Self { calls: Arc::new(Semaphore::new(count)), deletes: Arc::new(Semaphore::new(count)), memory }
-    }
-
-    /// Both permits at once or none; never waits.
-    fn take(&self, op: Op, mebibytes: u32) -> Option<(OwnedSemaphorePermit, OwnedSemaphorePermit)> {
-        let (calls, memory) = match op {
-            Op::Delete => (&self.deletes, &self.memory.deletes),
-            Op::Describe | Op::ValidateConfig | Op::ValidateCreate | Op::Create | Op::Get | Op::List => {
-                (&self.calls, &self.memory.calls)
-            }
-        };
-        let call = Arc::clone(calls).try_acquire_owned().ok()?;
-        let mebibytes = mebibytes.saturating_add(HOST_MIB);
-        let memory = Arc::clone(memory).try_acquire_many_owned(mebibytes).ok()?;
-        Some((call, memory))
-    }
-}
-
 /// A provider instance that is ready.
 pub(crate) struct WasmProvider {
     pub(crate) info: ProviderInfo,
     pub(crate) loaded: Arc<Loaded>,
     pub(crate) instance: Arc<Instance>,
-    pub(crate) address_cidrs: Arc<[IpNet]>,
     pub(crate) permits: Permits,
     pub(crate) seats: Seats,
     pub(crate) tasks: TaskTracker,
-    /// Ends calls under way when the host stops.
-    pub(crate) stop: CancellationToken,
+    /// No call begins any more.
+    pub(crate) stopping: CancellationToken,
+    /// Calls under way end.
+    pub(crate) cut: CancellationToken,
 }
 
 /// What a call is about.
 #[derive(Clone, Copy)]
 enum Subject<'a> {
-    /// A machine to be made, now or later.
-    Wanted(&'a CreateRequest),
+    /// A machine to be made, now or later, and what must not be repeated of it.
+    Wanted(&'a CreateRequest, &'a Mask),
     /// A machine to be looked at, or all of them.
     Seen,
     /// A machine to be deleted.
@@ -114,14 +67,14 @@ enum Subject<'a> {
 impl Subject<'_> {
     fn mask(self) -> Mask {
         match self {
-            Self::Wanted(request) => Mask::of(request),
+            Self::Wanted(_, mask) => mask.clone(),
             Self::Seen | Self::Unwanted(_) => Mask::default(),
         }
     }
 
     fn errand(self) -> Errand {
         match self {
-            Self::Wanted(request) => Errand::Make(request.name.clone()),
+            Self::Wanted(request, _) => Errand::Make(request.name.clone()),
             Self::Seen => Errand::Look,
             // A machine is named after the uid that it belongs to, and ids are the provider's own.
             Self::Unwanted(target) => machine_name_of(&target.owner).map_or(Errand::Look, Errand::Remove),
@@ -130,37 +83,57 @@ impl Subject<'_> {
 }
 
 impl WasmProvider {
-    /// One call on the guests' runtime; dropping the future cancels it.
+    /// Permits for a call, or why there are none.
+    fn permit(&self, op: Op) -> Result<Taken, Failure> {
+        let name = &self.info.name;
+        if self.stopping.is_cancelled() {
+            return Err(Failure::new(Reason::Transient, STOPPING));
+        }
+        self.permits.take(op, self.instance.limits.memory_mib).ok_or_else(|| {
+            self.instance.recorder.no_permit(name);
+            Failure::new(
+                Reason::Host(HostFault::NoPermit),
+                format!("provider {name} has as many calls under way as it may; asked again soon"),
+            )
+        })
+    }
+
+    /// One call with permits of its own.
     async fn call<T: Send + 'static>(
         &self,
         op: Op,
         subject: Subject<'_>,
-        timeout: Duration,
         body: Body<T>,
-    ) -> Result<T, Failure> {
-        let name = &self.info.name;
-        let Some(permit) = self.permits.take(op, self.instance.limits.memory_mib) else {
-            self.instance.recorder.no_permit(name);
-            return Err(Failure::new(
-                Reason::Host(HostFault::NoPermit),
-                format!("provider {name} has as many calls under way as it may; asked again soon"),
-            ));
-        };
-        let setup = CallSetup {
+    ) -> Result<Ended<T>, Failure> {
+        let permit = self.permit(op)?;
+        self.call_with(permit, self.setup(op, subject), body).await
+    }
+
+    fn setup(&self, op: Op, subject: Subject<'_>) -> CallSetup {
+        CallSetup {
             op,
             guest: self.loaded.guest.clone(),
             instance: Arc::clone(&self.instance),
             mask: subject.mask(),
             errand: subject.errand(),
-            timeout,
-        };
-        let stop = self.stop.clone();
+            timeout: op.deadline(),
+        }
+    }
+
+    /// One call on the guests' runtime; dropping the future cancels it.
+    async fn call_with<T: Send + 'static>(
+        &self,
+        permit: Taken,
+        setup: CallSetup,
+        body: Body<T>,
+    ) -> Result<Ended<T>, Failure> {
+        let (name, op, cut) = (&self.info.name, setup.op, self.cut.clone());
         let seat = self.seats.take();
         let held = seat.clone();
         let work = async move {
-            let answer = stop.run_until_cancelled(call::run(setup, body)).await;
+            let ended = cut.run_until_cancelled(call::run(setup, body)).await;
             drop((permit, held));
-            answer.unwrap_or_else(|| Err(Failure::new(Reason::Transient, "the operator is shutting down")))
+            ended.ok_or_else(|| Failure::new(Reason::Transient, STOPPING))
         };
         let task = self.tasks.spawn_on(work, seat.handle());
         AbortOnDropHandle::new(task).await.unwrap_or_else(|error| {
@@ -171,7 +144,7 @@ impl WasmProvider {
     }
 
     fn place<'a>(&'a self, op: Op, mask: &'a Mask, port: Option<u16>) -> Place<'a> {
-        Place { op, mask, address_cidrs: &self.address_cidrs, port }
+        Place { op, mask, address_cidrs: &self.info.settings.address_cidrs, port }
     }
 
     /// What the guest need not look at again.
@@ -206,17 +179,14 @@ impl WasmProvider {
         Ok(())
     }
 
+    /// All pages with the permits of one call: a busy moment between two of them ends nothing.
     async fn list(&self, wanted: Wanted<'_>) -> Result<Listing, Failure> {
-        let mask = Mask::default();
+        let permit = self.permit(Op::List)?;
         let deadline = Instant::now() + Op::List.deadline();
-        let (mut listing, mut cursor, mut restarts) = (Listing::default(), None::<String>, 0);
-        let (mut pages, mut held, mut seen) = (0, 0_usize, HashSet::new());
-        loop {
-            pages += 1;
-            if pages > MOST_PAGES {
-                return Err(convert::bad_answer(format!("list-by-tag has more than {MOST_PAGES} pages")));
-            }
-            let request = convert::list_request(wanted, cursor.clone(), PAGE);
+        let mut gathered = Gathered::default();
+        while gathered.pages < MOST_PAGES {
+            gathered.pages += 1;
+            let request = convert::list_request(wanted, gathered.cursor.clone(), PAGE);
             let body: Body<_> = Box::new(|store, guest: &Guest, context| {
                 Box::pin(async move {
                     guest
@@ -225,44 +195,82 @@ impl WasmProvider {
                         .await
                 })
             });
-            let left = deadline.saturating_duration_since(Instant::now());
-            let page = match self.call(Op::List, Subject::Seen, left, body).await? {
-                Ok(page) => convert::page(page, wanted, PAGE, self.place(Op::List, &mask, None))?,
-                Err(model::Failure { reason: model::Reason::StaleCursor, .. })
-                    if cursor.is_some() && restarts < MOST_RESTARTS =>
-                {
-                    restarts += 1;
-                    (listing, cursor) = (Listing::default(), None);
-                    seen.clear();
-                    held = 0;
-                    continue;
+            let timeout = deadline.saturating_duration_since(Instant::now());
+            let setup = CallSetup { timeout, ..self.setup(Op::List, Subject::Seen) };
+            let ended = self.call_with(permit.clone(), setup, body).await?;
+            let mask = Mask::default();
+            let place = self.place(Op::List, &mask, None);
+            let step = ended.judged(|answer| match answer {
+                Ok(page) => gathered.add(convert::page(page, wanted, PAGE, place)?),
+                Err(model::Failure { reason: model::Reason::StaleCursor, .. }) if gathered.may_restart() => {
+                    gathered.restart();
+                    Ok(Step::Further)
                 }
-                Err(failure) => return Err(convert::failure(failure, Op::List, &mask)),
-            };
-            // A machine may move to a later page while pages are read.
-            for item in page.items {
-                if seen.insert(item.id.clone()) {
-                    held = held.saturating_add(bytes(&item));
-                    listing.items.push(item);
-                }
-            }
-            if held > MOST_LISTED_BYTES {
-                let most = MOST_LISTED_BYTES >> 20;
-                return Err(convert::bad_answer(format!(
-                    "list-by-tag answered with more than {most} MiB of machines"
-                )));
-            }
-            listing.unreachable.extend(page.unreachable);
-            match page.next {
-                None => return Ok(listing),
-                Some(next) if cursor.as_ref() == Some(&next) => {
-                    return Err(convert::bad_answer(
-                        "list-by-tag answered with the cursor that it was given",
-                    ));
-                }
-                Some(next) => cursor = Some(next),
+                Err(failure) => Err(convert::failure(failure, Op::List, &mask)),
+            })?;
+            match step {
+                Step::Further => {}
+                Step::Complete => return Ok(gathered.listing),
             }
         }
+        Err(convert::bad_answer(format!("list-by-tag has more than {MOST_PAGES} pages")))
+    }
+}
+
+/// What to do after a page.
+enum Step {
+    /// Ask for the next one.
+    Further,
+    /// It was the last one.
+    Complete,
+}
+
+/// The pages of a listing so far.
+#[derive(Default)]
+struct Gathered {
+    listing: Listing,
+    cursor: Option<String>,
+    seen: HashSet<InstanceId>,
+    bytes: usize,
+    pages: u32,
+    restarts: u32,
+}
+
+impl Gathered {
+    fn add(&mut self, page: convert::Page) -> Result<Step, Failure> {
+        // A machine may move to a later page while pages are read.
+        for item in page.items {
+            if self.seen.insert(item.id.clone()) {
+                self.bytes = self.bytes.saturating_add(bytes(&item));
+                self.listing.items.push(item);
+            }
+        }
+        if self.bytes > MOST_LISTED_BYTES {
+            let most = MOST_LISTED_BYTES >> 20;
+            return Err(convert::bad_answer(format!(
+                "list-by-tag answered with more than {most} MiB of machines"
+            )));
+        }
+        self.listing.unreachable.extend(page.unreachable);
+        match page.next {
+            None => Ok(Step::Complete),
+            Some(next) if self.cursor.as_ref() == Some(&next) => {
+                Err(convert::bad_answer("list-by-tag answered with the cursor that it was given"))
+            }
+            Some(next) => {
+                self.cursor = Some(next);
+                Ok(Step::Further)
+            }
+        }
+    }
+
+    /// A cursor can be too old; a first page has none.
+    fn may_restart(&self) -> bool {
+        self.cursor.is_some() && self.restarts < MOST_RESTARTS
+    }
+
+    fn restart(&mut self) {
+        *self = Self { restarts: self.restarts + 1, ..Self::default() };
     }
 }
 
@@ -305,11 +313,12 @@ impl Provider for WasmProvider {
                     guest.egress_proxies_provider_meta().call_validate_create(store, &context, &given).await
                 })
             });
-            let op = Op::ValidateCreate;
-            match self.call(op, Subject::Wanted(request), op.deadline(), body).await? {
-                Ok(plan) => convert::plan(plan),
-                Err(failure) => Err(convert::failure(failure, op, &Mask::of(request))),
-            }
+            let (op, mask) = (Op::ValidateCreate, Mask::of(request));
+            let subject = Subject::Wanted(request, &mask);
+            self.call(op, subject, body).await?.judged(|answer| match answer {
+                Ok(plan) => convert::plan(plan, &mask),
+                Err(failure) => Err(convert::failure(failure, op, &mask)),
+            })
         })
     }
 
@@ -323,10 +332,12 @@ impl Provider for WasmProvider {
                 })
             });
             let (op, mask) = (Op::Create, Mask::of(request));
-            match self.call(op, Subject::Wanted(request), op.deadline(), body).await? {
-                Ok(made) => convert::created(made, &request.tags, self.place(op, &mask, Some(request.port))),
+            let subject = Subject::Wanted(request, &mask);
+            let place = self.place(op, &mask, Some(request.port));
+            self.call(op, subject, body).await?.judged(|answer| match answer {
+                Ok(made) => convert::created(made, &request.tags, place),
                 Err(failure) => Err(convert::failure(failure, op, &mask)),
-            }
+            })
         })
     }
 
@@ -339,10 +350,11 @@ impl Provider for WasmProvider {
                 })
             });
             let (op, mask) = (Op::Get, Mask::default());
-            match self.call(op, Subject::Seen, op.deadline(), body).await? {
-                Ok(seen) => convert::observation(seen, target, self.place(op, &mask, None)),
+            let place = self.place(op, &mask, None);
+            self.call(op, Subject::Seen, body).await?.judged(|answer| match answer {
+                Ok(seen) => convert::observation(seen, target, place),
                 Err(failure) => Err(convert::failure(failure, op, &mask)),
-            }
+            })
         })
     }
 
@@ -354,10 +366,10 @@ impl Provider for WasmProvider {
                     guest.egress_proxies_provider_lifecycle().call_delete(store, &context, &given).await
                 })
             });
-            match self.call(Op::Delete, Subject::Unwanted(target), Op::Delete.deadline(), body).await? {
+            self.call(Op::Delete, Subject::Unwanted(target), body).await?.judged(|answer| match answer {
                 Ok(deletion) => Ok(convert::deletion(deletion)),
                 Err(failure) => Err(convert::failure(failure, Op::Delete, &Mask::default())),
-            }
+            })
         })
     }
 

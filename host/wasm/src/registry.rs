@@ -26,10 +26,14 @@ use crate::gate::kubernetes::{Access, KubernetesTransportFactory};
 use crate::gate::plain::PlainClient;
 use crate::gate::{Errand, Fence, Policy};
 use crate::load::{self, CheckError, CompileCommand, LoadFault, Loaded, Loader, Stage, hex};
-use crate::provider::{HOST_MIB, MemoryPool, Permits, WasmProvider};
-use crate::report::ProviderReport;
+use crate::permits::{HOST_MIB, MemoryPool, Permits};
+use crate::provider::WasmProvider;
+use crate::report::{ProviderReport, ProviderState};
 use crate::threads::Seats;
 
+/// Time until a provider that met a time-out is loaded again: doubled each time.
+const FIRST_PAUSE: Duration = Duration::from_secs(5);
+const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 /// Memory of all calls in flight unless it is set: enough for a call with the largest limit in each share.
 const DEFAULT_MEMORY_MIB: u32 = 2304;
 
@@ -125,7 +129,9 @@ impl ProviderHost {
     /// If the machine gives no threads, or this build is broken. Never because of a provider.
     pub fn start(host: HostConfig, providers: ProvidersConfig) -> Result<Arc<Self>, StartError> {
         let engine = GuestEngine::start()?;
-        let loader = Loader::new(engine.engine(), &host.store_dir, host.compile_command.clone())
+        let memory = MemoryPool::new(host.memory_mib);
+        let command = host.compile_command.clone();
+        let loader = Loader::new(engine.engine(), &host.store_dir, command, memory.clone())
             .map_err(|error| StartError::Link(format!("{error:#}")))?;
         let client = PlainClient::new().map_err(|error| StartError::Tls(error.to_string()))?;
         let shared = Arc::new(Shared {
@@ -135,15 +141,17 @@ impl ProviderHost {
             calls: TaskTracker::new(),
             cut: CancellationToken::new(),
         });
+        let stop = CancellationToken::new();
         let setting = Arc::new(Setting {
             loader,
             client,
-            memory: MemoryPool::new(host.memory_mib),
+            memory,
             seats: engine.threads().seats().clone(),
             shared: Arc::clone(&shared),
+            stopping: stop.clone(),
             host,
         });
-        let (loading, stop) = (TaskTracker::new(), CancellationToken::new());
+        let loading = TaskTracker::new();
         for (name, entry) in providers.entries {
             match entry {
                 Err(fault) => {
@@ -173,20 +181,27 @@ impl ProviderHost {
         self.shared.changed.subscribe()
     }
 
-    /// Waits until no provider is loading any more.
+    /// Waits until no provider is loading any more. One that met a time-out may be tried again later.
     pub async fn loaded(&self) {
-        self.loading.wait().await;
+        let mut changed = self.changed();
+        while self.shared.lock().values().any(|entry| entry.report.state == ProviderState::Loading) {
+            if changed.changed().await.is_err() {
+                return;
+            }
+        }
     }
 
-    /// Stops loading, waits up to `grace` for calls under way, then cancels the rest.
+    /// Stops loading, lets no call begin any more, waits up to `grace` for those under way, then cancels
+    /// the rest.
     pub async fn shutdown(&self, grace: Duration) {
         self.stop.cancel();
         self.shared.calls.close();
         if tokio::time::timeout(grace, self.shared.calls.wait()).await.is_err() {
             tracing::warn!(calls = self.shared.calls.len(), "provider calls still under way are cancelled");
-            self.shared.cut.cancel();
-            self.shared.calls.wait().await;
         }
+        // Also if all had ended: one that had its permits before may begin only now.
+        self.shared.cut.cancel();
+        self.shared.calls.wait().await;
         self.loading.wait().await;
         tracing::debug!(engine = ?self.engine, "the provider host has stopped");
     }
@@ -242,30 +257,40 @@ struct Setting {
     memory: MemoryPool,
     seats: Seats,
     shared: Arc<Shared>,
+    stopping: CancellationToken,
 }
 
 impl Setting {
+    /// Loads a provider, and tries again where only the time was short: on a busy machine many of them are
+    /// loaded at once.
     async fn load(&self, name: ProviderName, config: ProviderConfig) {
-        match self.instance(&name, &config).await {
-            Ok((provider, report)) => {
-                let policy = &provider.instance.policy;
-                for line in policy.missing_grants() {
-                    tracing::warn!(provider = %name, "the provider asks for more than it is granted; to grant it, add to it in the providers config: {line}");
-                }
-                for warning in &report.warnings {
-                    tracing::warn!(provider = %name, "{warning}");
-                }
-                tracing::info!(provider = %name, digest = %provider.info.digest, scope = %report.scope, "provider is ready");
-                self.shared.update(&name, |entry| {
-                    entry.report.become_ready(&provider.loaded, &report, policy);
-                    entry.provider = Some(Arc::clone(&provider));
-                });
+        let mut pause = FIRST_PAUSE;
+        while let Err(fault) = self.try_load(&name, &config).await {
+            tracing::warn!(provider = %name, stage = fault.stage.label(), reason = %fault.reason, "provider could not be loaded");
+            self.shared.update(&name, |entry| entry.report.fail(&fault));
+            if !fault.passing {
+                return;
             }
-            Err(fault) => {
-                tracing::warn!(provider = %name, stage = fault.stage.label(), reason = %fault.reason, "provider could not be loaded");
-                self.shared.update(&name, |entry| entry.report.fail(&fault));
-            }
+            tokio::time::sleep(pause).await;
+            pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
         }
+    }
+
+    async fn try_load(&self, name: &ProviderName, config: &ProviderConfig) -> Result<(), LoadFault> {
+        let (provider, report) = self.instance(name, config).await?;
+        let policy = &provider.instance.policy;
+        for line in policy.missing_grants() {
+            tracing::warn!(provider = %name, "the provider asks for more than it is granted; to grant it, add to it in the providers config: {line}");
+        }
+        for warning in &report.warnings {
+            tracing::warn!(provider = %name, "{warning}");
+        }
+        tracing::info!(provider = %name, digest = %provider.info.digest, scope = %report.scope, "provider is ready");
+        self.shared.update(name, |entry| {
+            entry.report.become_ready(&provider.loaded, &report, policy);
+            entry.provider = Some(Arc::clone(&provider));
+        });
+        Ok(())
     }
 
     async fn instance(
@@ -285,20 +310,51 @@ impl Setting {
             }
             CheckError::Undecided(why) => LoadFault::new(Stage::Validate, format!("/config {why}")),
         })?;
-        let report = validate(&loaded, &instance).await?;
+        let report = self.validate(&loaded, &instance).await?;
         let policy = instance.policy.with_needs(report.needs.clone());
         let instance = self.context(name, config, policy);
         let provider = WasmProvider {
             info: info(name, config, &loaded, &report),
             permits: Permits::new(config.limits.concurrency, self.memory.clone()),
-            address_cidrs: config.address_cidrs.clone().into(),
             seats: self.seats.clone(),
             tasks: self.shared.calls.clone(),
-            stop: self.shared.cut.clone(),
+            stopping: self.stopping.clone(),
+            cut: self.shared.cut.clone(),
             loaded,
             instance,
         };
         Ok((Arc::new(provider), report))
+    }
+
+    async fn validate(&self, loaded: &Loaded, instance: &Arc<Instance>) -> Result<Report, LoadFault> {
+        let setup = CallSetup {
+            op: Op::ValidateConfig,
+            guest: loaded.guest.clone(),
+            instance: Arc::clone(instance),
+            mask: Default::default(),
+            errand: Errand::Look,
+            timeout: Op::ValidateConfig.deadline(),
+        };
+        let body: call::Body<_> = Box::new(|store, guest: &Guest, context| {
+            Box::pin(async move {
+                guest.egress_proxies_provider_meta().call_validate_config(store, &context).await
+            })
+        });
+        let _permit = self.memory.wait(instance.limits.memory_mib).await;
+        let report = call::run(setup, body).await.judged(|answer| match answer {
+            Ok(given) => convert::report(given),
+            Err(failure) => {
+                let mut failure = convert::failure(failure, Op::ValidateConfig, &Default::default());
+                if let Reason::Invalid(pointer) = &failure.reason
+                    && !pointer.is_empty()
+                    && !failure.message.starts_with(pointer.as_str())
+                {
+                    failure.message = format!("{pointer}: {}", failure.message);
+                }
+                Err(failure)
+            }
+        });
+        report.map_err(|failure| LoadFault::of_call(Stage::Validate, &failure))
     }
 
     /// A limit that no pool could ever satisfy would look like an endless lack of permits.
@@ -341,37 +397,6 @@ impl Setting {
             namespace: config.kubernetes.as_ref().map(|grant| grant.namespace.clone()),
             recorder: Arc::clone(&self.host.recorder),
         })
-    }
-}
-
-async fn validate(loaded: &Loaded, instance: &Arc<Instance>) -> Result<Report, LoadFault> {
-    let setup = CallSetup {
-        op: Op::ValidateConfig,
-        guest: loaded.guest.clone(),
-        instance: Arc::clone(instance),
-        mask: Default::default(),
-        errand: Errand::Look,
-        timeout: Op::ValidateConfig.deadline(),
-    };
-    let body: call::Body<_> = Box::new(|store, guest: &Guest, context| {
-        Box::pin(
-            async move { guest.egress_proxies_provider_meta().call_validate_config(store, &context).await },
-        )
-    });
-    let fault = |failure| LoadFault::of_call(Stage::Validate, &failure);
-    match call::run(setup, body).await.map_err(fault)? {
-        Ok(given) => convert::report(given).map_err(fault),
-        Err(failure) => {
-            let failure = convert::failure(failure, Op::ValidateConfig, &Default::default());
-            let mut message = failure.message;
-            if let Reason::Invalid(pointer) = &failure.reason
-                && !pointer.is_empty()
-                && !message.starts_with(pointer.as_str())
-            {
-                message = format!("{pointer}: {message}");
-            }
-            Err(LoadFault::new(Stage::Validate, message))
-        }
     }
 }
 

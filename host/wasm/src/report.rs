@@ -110,6 +110,7 @@ impl ProviderReport {
 
     pub(crate) fn become_ready(&mut self, loaded: &Loaded, report: &Report, policy: &Policy) {
         self.state = ProviderState::Ready;
+        (self.stage, self.reason) = (None, None);
         self.ready = Some(ReadyReport {
             digest: loaded.digest.clone(),
             provider: loaded.description.name.clone(),

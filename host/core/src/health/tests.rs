@@ -1,5 +1,6 @@
 //! A row per line of the tables in `docs/health.md`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
@@ -22,6 +23,7 @@ fn plan(success_threshold: u32, failure_threshold: u32) -> ProbePlan {
         timeout: Duration::from_secs(10),
         success_threshold,
         failure_threshold,
+        networks: Arc::default(),
         ca_pem: None,
         insecure_skip_verify: false,
     }

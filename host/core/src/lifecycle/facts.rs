@@ -1,6 +1,7 @@
 //! A Proxy as health and pool need it: from its object and what it refers to, on every replica.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::crd::{ConditionType, HealthCheckSpec, Mode, Phase, Proxy, ProxyStatus};
@@ -36,8 +37,9 @@ pub fn facts_of(proxy: &Proxy, input: FactsInput<'_>) -> Result<ProxyFacts, Inva
     let machine = machine_of(&object, input.running);
     let attributes = attributes_of(&spec.attributes, input.provider);
     let current = machine.as_ref().is_some_and(|machine| is_in_status(spec.mode, &object.status, machine));
+    let networks = input.provider.map(|settings| Arc::clone(&settings.address_cidrs)).unwrap_or_default();
     let probe = probe_url(&object, input.provider, input.default_probe_url)
-        .map(|url| probe_plan(url, &spec.health_check, input.ca_pem));
+        .map(|url| ProbePlan { networks, ..probe_plan(url, &spec.health_check, input.ca_pem) });
     Ok(ProxyFacts {
         mode: spec.mode,
         provider: spec.provider.clone().and_then(|name| ProviderName::parse(name).ok()),
@@ -140,6 +142,7 @@ fn probe_plan(url: String, check: &HealthCheckSpec, ca_pem: Option<CaPem>) -> Pr
         timeout: Duration::from_secs(u64::from(check.timeout_seconds.max(1))).min(interval),
         success_threshold: check.success_threshold.max(1),
         failure_threshold: check.failure_threshold.max(1),
+        networks: Arc::default(),
         ca_pem,
         insecure_skip_verify: check.insecure_skip_verify,
     }

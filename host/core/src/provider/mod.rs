@@ -22,6 +22,8 @@ pub use types::{
     Listing, Observation, Tags,
 };
 
+use ipnet::IpNet;
+
 use crate::ids::ProviderName;
 
 /// A call under way. Dropping it cancels the call; the effect upstream is then unknown.
@@ -84,6 +86,8 @@ pub struct ProviderSettings {
     pub probe_url: Option<String>,
     /// Attributes that each of its Proxies has unless it sets them itself.
     pub attributes: BTreeMap<String, String>,
+    /// Where its machines may be besides public addresses.
+    pub address_cidrs: Arc<[IpNet]>,
     /// New machines are refused; get, delete and list go on.
     pub delete_only: bool,
     /// How its machines are replaced.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use egress_proxies_core::ids::ProviderName;
 use egress_proxies_core::provider::{
     Call, CreatePlan, CreateRequest, Deletion, Failure, Instance, InstanceRef, Listing, Lookup, Observation,
-    Provider, ProviderInfo, ProviderSettings, Providers, Reason, Replacement, Tags,
+    Provider, ProviderInfo, ProviderSettings, Providers, Reason, Tags,
 };
 use tokio::sync::watch;
 
@@ -42,8 +42,7 @@ impl Shelf {
         let settings = ProviderSettings {
             probe_url: Some("http://probe.of-the-provider.invalid/".to_owned()),
             attributes: BTreeMap::from([("cloud".to_owned(), "fake".to_owned())]),
-            delete_only: false,
-            replacement: Replacement::default(),
+            ..ProviderSettings::default()
         };
         let component = Mutex::new(Component::Ready("sha256:00"));
         Arc::new(Self { component, settings, changes: watch::channel(0).0 })

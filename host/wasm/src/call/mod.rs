@@ -9,13 +9,13 @@ pub(crate) mod mask;
 mod outcome;
 pub(crate) mod record;
 pub(crate) mod state;
+mod watch;
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use egress_proxies_core::ids::ProviderName;
-use egress_proxies_core::provider::Failure;
 use tokio::time::Instant;
 use wasmtime::{Store, UpdateDeadline};
 
@@ -25,11 +25,15 @@ use crate::gate::{CallGate, Errand, Network, Policy};
 use crate::limits::CpuMeter;
 use log::GuestLog;
 use mask::Mask;
-use record::{CallRecord, CallRecorder};
+use record::CallRecorder;
 use state::GuestState;
+pub(crate) use watch::Ended;
+use watch::Watch;
 
 /// What the host copies out of a guest in one call, and into it.
 const COPIED_BYTES: usize = 8 << 20;
+/// Longest text of a failure.
+const MOST_MESSAGE: usize = 1024;
 /// Handles that a guest may hold.
 const MOST_HANDLES: usize = 1_024;
 
@@ -107,8 +111,8 @@ pub(crate) type Body<T> = Box<
 /// A call of an export under way.
 pub(crate) type Running<'a, T> = Pin<Box<dyn Future<Output = wasmtime::Result<T>> + Send + 'a>>;
 
-/// Makes one call. `Ok` is whatever the guest answered, its own failures included.
-pub(crate) async fn run<T>(setup: CallSetup, body: Body<T>) -> Result<T, Failure> {
+/// Makes one call. What the guest answered, its own failures included, is still to be judged.
+pub(crate) async fn run<T>(setup: CallSetup, body: Body<T>) -> Ended<T> {
     let CallSetup { op, guest, instance, mask, errand, timeout } = setup;
     let began = Instant::now();
     let timeout = timeout.min(op.deadline());
@@ -117,7 +121,20 @@ pub(crate) async fn run<T>(setup: CallSetup, body: Body<T>) -> Result<T, Failure
     let log = GuestLog::new(instance.name.clone(), op.label(), request_id.clone(), mask.clone());
     let gate = CallGate::new(Arc::clone(&instance.policy), op.network(), errand, deadline);
     let meter = CpuMeter::new(Duration::from_millis(instance.limits.cpu_ms.into()));
-    let mut store = store(&guest, &instance, &gate, &log, &meter);
+    let state = GuestState::new(Arc::clone(&gate), log.clone(), instance.limits.memory_mib);
+    let watch = Watch {
+        op,
+        began,
+        gate: Arc::clone(&gate),
+        meter: Arc::clone(&meter),
+        peak: state.limiter.peak(),
+        words: state.words(),
+        mask,
+        recorded: false,
+        instance: Arc::clone(&instance),
+    };
+    // Dropped before the watch: then the guest has said its last words.
+    let mut store = store(&guest, state, &meter);
     let context = context(&instance, request_id, timeout);
 
     let work = async {
@@ -126,8 +143,8 @@ pub(crate) async fn run<T>(setup: CallSetup, body: Body<T>) -> Result<T, Failure
     };
     let answer = tokio::time::timeout_at(deadline, meter.bill(work)).await;
 
-    store.data().close();
-    let result = outcome::judge(
+    watch.words.finish();
+    let answer = outcome::judge(
         outcome::Evidence {
             op,
             denial: gate.denial(),
@@ -138,30 +155,10 @@ pub(crate) async fn run<T>(setup: CallSetup, body: Body<T>) -> Result<T, Failure
         },
         answer,
     );
-    instance.recorder.call(&CallRecord {
-        provider: &instance.name,
-        op: op.label(),
-        outcome: result.as_ref().err().map_or("answered", |failure| failure.reason.label()),
-        elapsed: began.elapsed(),
-        cpu: meter.spent(),
-        memory_bytes: store.data().limiter.peak(),
-        requests: gate.requests(),
-        denied: gate.denial().is_some(),
-    });
-    result.map_err(|mut failure| {
-        failure.message = mask.line(&failure.message, 1024);
-        failure
-    })
+    Ended { answer, watch }
 }
 
-fn store(
-    guest: &ProviderPre<GuestState>,
-    instance: &Instance,
-    gate: &Arc<CallGate>,
-    log: &GuestLog,
-    meter: &Arc<CpuMeter>,
-) -> Store<GuestState> {
-    let state = GuestState::new(Arc::clone(gate), log.clone(), instance.limits.memory_mib);
+fn store(guest: &ProviderPre<GuestState>, state: GuestState, meter: &Arc<CpuMeter>) -> Store<GuestState> {
     let mut store = Store::new(guest.engine(), state);
     store.limiter(|state| &mut state.limiter);
     store.set_hostcall_fuel(COPIED_BYTES);

@@ -11,7 +11,8 @@ pub struct CallRecord<'a> {
     pub provider: &'a ProviderName,
     /// Constant word for the call, such as `get`.
     pub op: &'static str,
-    /// `answered` (a failure of the guest's own is an answer too), or the host's reason such as `deadline`.
+    /// `answered` (a failure of the guest's own is an answer too), the host's reason such as `deadline` or
+    /// `bad_answer`, `denied`, or `cancelled` for a call that nobody waited for to its end.
     pub outcome: &'static str,
     /// Wall time.
     pub elapsed: Duration,

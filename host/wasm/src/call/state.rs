@@ -12,7 +12,7 @@ use crate::gate::{CallGate, Hooks};
 use crate::limits::MemoryLimiter;
 
 /// Resources that a guest may hold at once.
-const MOST_RESOURCES: usize = 1_024;
+pub(super) const MOST_RESOURCES: usize = 1_024;
 /// Random bytes of one request.
 const MOST_RANDOM: u64 = 64 * 1024;
 /// Headers of one message, as wasi:http counts them.
@@ -43,9 +43,27 @@ impl GuestState {
         Self { table, wasi, http, hooks: Hooks(gate), log, outputs, limiter: MemoryLimiter::new(memory_mib) }
     }
 
+    /// What the guest writes, for as long as anybody listens.
+    pub(super) fn words(&self) -> Words {
+        Words { outputs: self.outputs.clone(), log: self.log.clone() }
+    }
+}
+
+/// The outputs of one guest and their log.
+pub(super) struct Words {
+    outputs: [GuestOutput; 2],
+    log: GuestLog,
+}
+
+impl Words {
     /// Writes out what is left in the guest's buffers.
-    pub(crate) fn close(&self) {
+    pub(super) fn finish(&self) {
         self.outputs.iter().for_each(GuestOutput::finish);
+    }
+
+    /// The same for the last time, with how much was dropped.
+    pub(super) fn close(&self) {
+        self.finish();
         self.log.close();
     }
 }

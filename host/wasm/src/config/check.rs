@@ -36,7 +36,9 @@ pub(super) fn settings(raw: &RawProvider) -> Result<ProviderSettings, EntryFault
         Some(other) => return fault(format!("mode {other:?} is not known; leave it out or use deleteOnly")),
     };
     let replacement = raw.replacement.as_ref().map(replacement).transpose()?.unwrap_or_default();
-    Ok(ProviderSettings { probe_url, attributes: raw.attributes.clone(), delete_only, replacement })
+    let address_cidrs = cidrs("addressCidrs", &raw.address_cidrs)?.into();
+    let attributes = raw.attributes.clone();
+    Ok(ProviderSettings { probe_url, attributes, address_cidrs, delete_only, replacement })
 }
 
 pub(super) fn entry(raw: RawProvider, folder: &Path) -> Result<ProviderConfig, EntryFault> {
@@ -49,7 +51,6 @@ pub(super) fn entry(raw: RawProvider, folder: &Path) -> Result<ProviderConfig, E
         config: raw.config,
         kubernetes: raw.kubernetes.map(kubernetes).transpose()?,
         egress: egress.collect::<Result<_, _>>()?,
-        address_cidrs: cidrs("addressCidrs", &raw.address_cidrs)?,
         limits: raw.limits.map_or_else(|| Ok(Limits::default()), |raw| limits(&raw))?,
         settings,
     })
@@ -83,9 +84,17 @@ fn document(config: &Map<String, Value>) -> Result<(), EntryFault> {
 fn attributes(attributes: &BTreeMap<String, String>) -> Result<(), EntryFault> {
     at_most("attributes", attributes.len(), 32)?;
     for (key, value) in attributes {
-        if key.is_empty() || key.len() > 63 || value.len() > 256 {
+        if key.is_empty() {
+            return fault("attributes: a key is empty; write what it is about, such as geo: eu");
+        }
+        if key.len() > 63 || value.len() > 256 {
             return fault(format!(
-                "attributes: {key:?} is too long; keys have 1-63 bytes, values at most 256"
+                "attributes: {key:?} or its value is too long; keys have 1-63 bytes, values at most 256"
+            ));
+        }
+        if key.chars().chain(value.chars()).any(char::is_control) {
+            return fault(format!(
+                "attributes: {key:?} or its value has a line break or another control character; remove it"
             ));
         }
     }

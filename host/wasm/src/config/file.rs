@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use egress_proxies_core::ids::ProviderName;
-use serde::Deserialize;
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use super::FileError;
@@ -93,11 +94,39 @@ pub(super) struct RawReplacement {
     pub(super) drain_seconds: Option<i64>,
 }
 
-#[derive(Deserialize)]
-#[serde(untagged)]
+/// What `replacement.maxUnavailable` takes: a share or a number.
 pub(super) enum NumberOrText {
     Number(i64),
     Text(String),
+}
+
+impl<'de> Deserialize<'de> for NumberOrText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ShareOrNumber)
+    }
+}
+
+/// Names the field where it is neither: serde's own words would be those of this type.
+struct ShareOrNumber;
+
+impl Visitor<'_> for ShareOrNumber {
+    type Value = NumberOrText;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("replacement.maxUnavailable as a share like 20% or a whole number from 1")
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<NumberOrText, E> {
+        Ok(NumberOrText::Number(number))
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<NumberOrText, E> {
+        Ok(NumberOrText::Number(i64::try_from(number).unwrap_or(i64::MAX)))
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<NumberOrText, E> {
+        Ok(NumberOrText::Text(text.to_owned()))
+    }
 }
 
 #[derive(Deserialize)]

@@ -77,8 +77,6 @@ pub struct ProviderConfig {
     pub kubernetes: Option<KubernetesGrant>,
     /// Which other requests it may make.
     pub egress: Vec<EgressRule>,
-    /// Where its machines may be, besides public addresses.
-    pub address_cidrs: Vec<IpNet>,
     /// Bounds of its calls.
     pub limits: Limits,
     /// What the operator uses without asking the guest.

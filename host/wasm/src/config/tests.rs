@@ -97,6 +97,19 @@ fn what_is_no_providers_config_is_refused_as_a_whole() {
 }
 
 #[test]
+fn a_share_that_is_none_is_said_by_its_name() {
+    for value in ["20.5", "[1]", "{ a: 1 }", "true"] {
+        let text = format!(
+            "{HEAD}  p:\n    source: {{ file: p.wasm }}\n    replacement: {{ maxUnavailable: {value} }}\n"
+        );
+        let error = parse(&text).unwrap_err();
+        let FileError::Parse { line, ref message, .. } = error else { panic!("{error}") };
+        assert_eq!(line, 6, "{error}");
+        assert!(message.contains("replacement.maxUnavailable as a share like 20%"), "{error}");
+    }
+}
+
+#[test]
 fn a_missing_file_says_which() {
     let error = ProvidersConfig::load(Path::new("/nonexistent/providers.yaml")).unwrap_err();
     assert!(error.to_string().contains("/nonexistent/providers.yaml"), "{error}");
@@ -123,6 +136,9 @@ fn a_bad_value_fails_its_provider_only_and_names_field_value_and_bound() {
         ("kubernetes: { namespace: a, serviceAccount: s, resources: [] }", &["resources is empty"]),
         ("healthCheck: { url: ftp://x/ }", &["healthCheck.url", "http://"]),
         ("healthCheck: { url: http://user:pw@x/ }", &["without user"]),
+        ("attributes: { \"\": a }", &["attributes: a key is empty"]),
+        ("attributes: { geo: \"a\\nb\" }", &["geo", "control character"]),
+        ("attributes: { \"a\\u0007b\": c }", &["control character"]),
         ("replacement: { maxUnavailable: 0% }", &["maxUnavailable is 0", "1 to 100"]),
         ("replacement: { maxUnavailable: some }", &["maxUnavailable", "20%"]),
         ("replacement: { drainSeconds: 90000 }", &["drainSeconds is 90000"]),

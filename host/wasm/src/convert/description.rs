@@ -6,8 +6,9 @@ use egress_proxies_core::ids::{InstanceId, ProviderName};
 use egress_proxies_core::provider::{CreatePlan, Failure};
 
 use super::bad_answer;
+use super::instance::not_valid;
 use crate::bindings::egress_proxies::provider::model;
-use crate::call::mask::one_line;
+use crate::call::mask::{Mask, one_line};
 use crate::gate::{METHODS, Need, NeedAuth, target};
 
 const MOST_BOOTSTRAP: u32 = 1 << 20;
@@ -60,8 +61,13 @@ pub(crate) fn description(given: model::Description) -> Result<Description, Fail
     })
 }
 
-fn warnings(given: &[String]) -> Vec<String> {
-    given.iter().take(MOST_WARNINGS).map(|text| one_line(text, 512)).filter(|text| !text.is_empty()).collect()
+fn warnings(given: &[String], mask: &Mask) -> Vec<String> {
+    given
+        .iter()
+        .take(MOST_WARNINGS)
+        .map(|text| mask.line(text, 512))
+        .filter(|text| !text.is_empty())
+        .collect()
 }
 
 pub(crate) fn report(given: model::ConfigReport) -> Result<Report, Failure> {
@@ -74,7 +80,7 @@ pub(crate) fn report(given: model::ConfigReport) -> Result<Report, Failure> {
         return Err(bad_answer(format!("validate-config: {} kinds of requests", given.egress.len())));
     }
     let needs = given.egress.into_iter().map(need).collect::<Result<_, _>>()?;
-    Ok(Report { scope: given.scope, needs, warnings: warnings(&given.warnings) })
+    Ok(Report { scope: given.scope, needs, warnings: warnings(&given.warnings, &Mask::default()) })
 }
 
 fn need(given: model::EgressNeed) -> Result<Need, Failure> {
@@ -103,10 +109,11 @@ fn need(given: model::EgressNeed) -> Result<Need, Failure> {
     })
 }
 
-pub(crate) fn plan(given: model::CreatePlan) -> Result<CreatePlan, Failure> {
+pub(crate) fn plan(given: model::CreatePlan, mask: &Mask) -> Result<CreatePlan, Failure> {
+    let id = |text: String| InstanceId::parse(&*text).map_err(|error| not_valid(&error, &text, mask));
     Ok(CreatePlan {
-        id: given.id.map(InstanceId::parse).transpose().map_err(|error| bad_answer(error.to_string()))?,
-        location: given.location.map(|text| one_line(&text, 256)).filter(|text| !text.is_empty()),
-        warnings: warnings(&given.warnings),
+        id: given.id.map(id).transpose()?,
+        location: given.location.map(|text| mask.line(&text, 256)).filter(|text| !text.is_empty()),
+        warnings: warnings(&given.warnings, mask),
     })
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use egress_proxies_core::ids::{Incarnation, InstanceId};
+use egress_proxies_core::ids::{Incarnation, InstanceId, InvalidId};
 use egress_proxies_core::lifecycle::owner_tags_of;
 use egress_proxies_core::provider::{
     Credentials, Deletion, Endpoint, Failure, Instance, InstanceRef, InstanceState, Observation, Reason,
@@ -14,7 +14,7 @@ use super::bad_answer;
 use super::failure::{clamp, failure};
 use crate::bindings::egress_proxies::provider::model;
 use crate::call::Op;
-use crate::call::mask::{Mask, one_line};
+use crate::call::mask::Mask;
 use crate::gate::{address, target};
 
 const MOST_ENDPOINTS: usize = 8;
@@ -22,6 +22,7 @@ const MOST_TAGS: usize = 128;
 const MOST_TAG: usize = 4 * 1024;
 const MOST_NAME: usize = 253;
 const MOST_CREDENTIAL: usize = 1024;
+const MOST_SHOWN: usize = 80;
 
 /// What an answer is judged against.
 #[derive(Clone, Copy)]
@@ -65,7 +66,10 @@ pub(crate) fn observation(
         (Some(asked), Some(found)) if asked != found => Err(bad_answer(format!(
             "get of incarnation {asked} answered with {found}; another one is absent"
         ))),
-        (Some(_) | None, Some(_) | None) => Ok(Observation::Found(Box::new(found))),
+        (Some(asked), None) => Err(bad_answer(format!(
+            "get of incarnation {asked} answered with a machine that has none; it has to say which one it is"
+        ))),
+        (Some(_), Some(_)) | (None, Some(_) | None) => Ok(Observation::Found(Box::new(found))),
     }
 }
 
@@ -78,9 +82,11 @@ pub(crate) fn deletion(given: model::Deletion) -> Deletion {
 }
 
 pub(super) fn instance(given: model::Instance, place: Place<'_>) -> Result<Instance, Failure> {
-    let broken = |error: egress_proxies_core::ids::InvalidId| bad_answer(error.to_string());
-    let id = InstanceId::parse(given.id).map_err(broken)?;
-    let incarnation = given.incarnation.map(Incarnation::parse).transpose().map_err(broken)?;
+    let id = InstanceId::parse(&*given.id).map_err(|error| not_valid(&error, &given.id, place.mask))?;
+    let incarnation = given
+        .incarnation
+        .map(|text| Incarnation::parse(&*text).map_err(|error| not_valid(&error, &text, place.mask)))
+        .transpose()?;
     if given.name.is_empty() || given.name.len() > MOST_NAME || given.name.chars().any(char::is_control) {
         return Err(bad_answer(format!(
             "the name of machine {id} must have 1-{MOST_NAME} printable characters"
@@ -89,21 +95,26 @@ pub(super) fn instance(given: model::Instance, place: Place<'_>) -> Result<Insta
     let mut problem = given.problem.map(|problem| failure(problem, place.op, place.mask));
     let endpoints = endpoints(given.endpoints, place, &mut problem)
         .map_err(|why| bad_answer(format!("machine {id}: {why}")))?;
-    let tags = tags(given.tags).map_err(|why| bad_answer(format!("machine {id}: {why}")))?;
+    let tags = tags(given.tags, place.mask).map_err(|why| bad_answer(format!("machine {id}: {why}")))?;
     Ok(Instance {
         name: given.name,
         incarnation,
-        state: state(given.state),
+        state: state(given.state, place.mask),
         endpoints,
         created_at: given.created_at.and_then(|text| text.parse().ok()),
-        location: given.location.map(|text| one_line(&text, 256)).filter(|text| !text.is_empty()),
+        location: given.location.map(|text| place.mask.line(&text, 256)).filter(|text| !text.is_empty()),
         problem,
         tags,
         id,
     })
 }
 
-fn state(given: model::InstanceState) -> InstanceState {
+/// Secrets are hidden before the text is cut: a part of one is not recognised.
+pub(super) fn not_valid(error: &InvalidId, text: &str, mask: &Mask) -> Failure {
+    bad_answer(format!("{} {:?} is not valid: {}", error.what, mask.line(text, MOST_SHOWN), error.rule))
+}
+
+fn state(given: model::InstanceState, mask: &Mask) -> InstanceState {
     match given {
         model::InstanceState::Provisioning => InstanceState::Provisioning,
         model::InstanceState::Running => InstanceState::Running,
@@ -111,16 +122,16 @@ fn state(given: model::InstanceState) -> InstanceState {
         model::InstanceState::Stopped => InstanceState::Stopped,
         model::InstanceState::Deleting => InstanceState::Deleting,
         model::InstanceState::Failed => InstanceState::Failed,
-        model::InstanceState::Other(word) => InstanceState::Other(one_line(&word, 64)),
+        model::InstanceState::Other(word) => InstanceState::Other(mask.line(&word, 64)),
     }
 }
 
-fn tags(given: Vec<model::Pair>) -> Result<Tags, String> {
+fn tags(given: Vec<model::Pair>, mask: &Mask) -> Result<Tags, String> {
     if given.len() > MOST_TAGS {
         return Err(format!("{} tags; at most {MOST_TAGS} are allowed", given.len()));
     }
     if let Some(tag) = given.iter().find(|tag| tag.key.len() + tag.value.len() > MOST_TAG) {
-        return Err(format!("tag {:?} is longer than {MOST_TAG} bytes", one_line(&tag.key, 64)));
+        return Err(format!("tag {:?} is longer than {MOST_TAG} bytes", mask.line(&tag.key, 64)));
     }
     Ok(given.into_iter().map(|tag| (tag.key, tag.value)).collect())
 }
@@ -137,12 +148,12 @@ fn endpoints(
     }
     let mut kept = Vec::new();
     for endpoint in given.into_iter().filter(|endpoint| endpoint.protocol == "http") {
-        let shown = one_line(&endpoint.address, 260);
+        let shown = place.mask.line(&endpoint.address, 260);
         match reachable(&endpoint.address, place.address_cidrs) {
             Ok(address) => kept.push(Endpoint {
                 address,
                 port: if endpoint.port == 0 { place.port.unwrap_or(0) } else { endpoint.port },
-                scope: one_line(&endpoint.scope, 64),
+                scope: place.mask.line(&endpoint.scope, 64),
                 credentials: endpoint.credentials.map(credentials).transpose()?,
             }),
             Err(Unreachable::Malformed) => {

@@ -13,7 +13,7 @@ mod tests;
 pub(crate) use description::{Description, Report, description, plan, report};
 pub(crate) use failure::failure;
 pub(crate) use instance::{Place, created, deletion, observation};
-pub(crate) use page::page;
+pub(crate) use page::{Page, page};
 pub(crate) use to_guest::{Wanted, create_request, instance_ref, list_request};
 
 use egress_proxies_core::provider::{Failure, HostFault, Reason};

@@ -212,3 +212,52 @@ fn a_page_keeps_only_the_machines_that_were_asked_for() {
     assert_eq!(read(Wanted::Owned(&owner)), ["a"]);
     assert_eq!(read(Wanted::Untagged { owner: &owner, prefix: "px-" }), ["b"]);
 }
+
+#[test]
+fn secrets_are_hidden_in_everything_that_is_shown_of_a_plan_and_a_machine() {
+    use egress_proxies_core::provider::{CreateRequest, Secret};
+    let request = CreateRequest {
+        name: "px-1".into(),
+        attempt_key: String::new(),
+        port: 1,
+        placement: serde_json::Map::new(),
+        parameters: serde_json::Map::new(),
+        bootstrap: Some(Secret::new(format!("password: hunter2hunter2 {}", "x".repeat(200)))),
+        access: None,
+        tags: Default::default(),
+    };
+    let mask = Mask::of(&request);
+    let secret = request.bootstrap.as_ref().unwrap().expose().as_str();
+    let given = model::CreatePlan {
+        id: None,
+        location: Some(format!("at {secret}")),
+        warnings: vec![format!("line 3: {secret} is weak")],
+        extra: Vec::new(),
+    };
+    let shown = plan(given.clone(), &mask).unwrap();
+    assert_eq!(
+        (shown.location.as_deref(), &*shown.warnings),
+        (Some("at ***"), &["line 3: *** is weak".to_owned()][..])
+    );
+    // Cut before it is hidden, it would show its first eighty characters.
+    let error = plan(model::CreatePlan { id: Some(secret.into()), ..given }, &mask).unwrap_err();
+    assert!(!error.message.contains("hunter2"), "{error}");
+
+    let place = Place { op: Op::Create, mask: &mask, address_cidrs: &[], port: None };
+    let tag = model::Pair { key: secret.into(), value: "v".repeat(5_000) };
+    let with_address = model::Endpoint { address: secret.into(), ..endpoint(1, "http") };
+    for bad in [
+        model::Instance { id: secret.into(), ..machine() },
+        model::Instance { incarnation: Some(secret.into()), ..machine() },
+        model::Instance { tags: vec![tag], ..machine() },
+        model::Instance { endpoints: vec![with_address], ..machine() },
+    ] {
+        let error = instance(bad, place).unwrap_err();
+        assert!(error.message.contains("***") && !error.message.contains("hunter2"), "{error}");
+    }
+    let state = model::InstanceState::Other(secret.into());
+    let seen =
+        instance(model::Instance { state, location: Some(secret.into()), ..machine() }, place).unwrap();
+    assert_eq!(seen.location.as_deref(), Some("***"));
+    assert_eq!(seen.state, egress_proxies_core::provider::InstanceState::Other("***".into()));
+}

@@ -13,7 +13,6 @@
 //! the providers config, whatever the guest makes of it. Redirects are never followed, credentials are
 //! never seen by the guest, and proxy settings of the environment are never used.
 
-pub(crate) mod address;
 mod budget;
 mod headers;
 pub mod kubernetes;
@@ -29,6 +28,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+pub(crate) use egress_proxies_core::address;
 use http_body_util::{BodyExt, Full, Limited};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};

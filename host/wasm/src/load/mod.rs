@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use egress_proxies_core::provider::Failure;
+use egress_proxies_core::provider::{Failure, HostFault, Reason};
 use tokio::sync::{OnceCell, Semaphore};
 use wasmtime::Engine;
 use wasmtime::component::{Component, Linker};
@@ -28,6 +28,7 @@ use crate::config::Source;
 use crate::convert::{self, Description};
 use crate::engine;
 use crate::gate::{Errand, linked};
+use crate::permits::MemoryPool;
 pub(crate) use compile::CompileCommand;
 pub(crate) use schema::{CheckError, DocumentSchema, check};
 pub(crate) use source::hex;
@@ -76,16 +77,19 @@ const MOST_REASON: usize = 1024;
 pub(crate) struct LoadFault {
     pub(crate) stage: Stage,
     pub(crate) reason: String,
+    /// Only the time was short: another try may succeed.
+    pub(crate) passing: bool,
 }
 
 impl LoadFault {
     pub(crate) fn new(stage: Stage, reason: impl Into<String>) -> Self {
-        Self { stage, reason: one_line(&reason.into(), MOST_REASON) }
+        Self { stage, reason: one_line(&reason.into(), MOST_REASON), passing: false }
     }
 
     /// A call that is part of loading failed.
     pub(crate) fn of_call(stage: Stage, failure: &Failure) -> Self {
-        Self::new(stage, failure.message.clone())
+        let passing = matches!(failure.reason, Reason::Host(HostFault::Deadline));
+        Self { passing, ..Self::new(stage, failure.message.clone()) }
     }
 }
 
@@ -109,6 +113,7 @@ pub(crate) struct Loader {
     compatibility: String,
     store: Result<ArtefactStore, LoadFault>,
     command: CompileCommand,
+    memory: MemoryPool,
     /// One compilation at a time: it takes a core and 350 MB.
     compiling: Semaphore,
     loaded: Mutex<HashMap<String, Cell>>,
@@ -116,13 +121,19 @@ pub(crate) struct Loader {
 
 impl Loader {
     /// `store_dir` is made if it is not there; a fault of it shows on each provider, not here.
-    pub(crate) fn new(engine: &Engine, store_dir: &Path, command: CompileCommand) -> wasmtime::Result<Self> {
+    pub(crate) fn new(
+        engine: &Engine,
+        store_dir: &Path,
+        command: CompileCommand,
+        memory: MemoryPool,
+    ) -> wasmtime::Result<Self> {
         Ok(Self {
             engine: engine.clone(),
             linker: linker(engine)?,
             compatibility: engine::compatibility(engine),
             store: ArtefactStore::open(store_dir),
             command,
+            memory,
             compiling: Semaphore::new(1),
             loaded: Mutex::default(),
         })
@@ -138,22 +149,33 @@ impl Loader {
         let file = tokio::task::spawn_blocking(move || source::read(&wanted))
             .await
             .map_err(|error| LoadFault::new(Stage::Read, format!("reading stopped: {error}")))??;
-        let cell = {
-            let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(loaded.entry(file.sha256.clone()).or_default())
-        };
-        let result = cell.get_or_init(|| self.prepare(file, instance)).await.clone();
-        if result.is_err() {
+        loop {
+            let cell = {
+                let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+                Arc::clone(loaded.entry(file.sha256.clone()).or_default())
+            };
+            let mut own = false;
+            let result = cell
+                .get_or_init(|| {
+                    own = true;
+                    self.prepare(&file, Arc::clone(&instance))
+                })
+                .await
+                .clone();
+            let Err(fault) = &result else { return result };
             // The next instance of it tries anew: the fault may have been the disk's.
             self.loaded
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .retain(|_, other| !Arc::ptr_eq(other, &cell));
+            // What a call came to depends on the limits of the instance that made it.
+            if own || fault.stage != Stage::Describe {
+                return result;
+            }
         }
-        result
     }
 
-    async fn prepare(&self, file: source::Bytes, instance: Arc<Instance>) -> Result<Arc<Loaded>, LoadFault> {
+    async fn prepare(&self, file: &source::Bytes, instance: Arc<Instance>) -> Result<Arc<Loaded>, LoadFault> {
         let audit = audit::audit(&file.bytes).map_err(|error| match error {
             AuditError::Kind(why) => LoadFault::new(Stage::Kind, why),
             AuditError::Interface(why) => LoadFault::new(Stage::Audit, format!("the component {why}")),
@@ -161,12 +183,12 @@ impl Loader {
         if !audit.denied_imports.is_empty() {
             tracing::debug!(provider = %instance.name, imports = ?audit.denied_imports, "these imports link and fail when used");
         }
-        let component = self.component(&file).await?;
+        let component = self.component(file).await?;
         let link = |error: wasmtime::Error| {
             LoadFault::new(Stage::Instantiate, format!("the component does not fit the contract: {error:#}"))
         };
         let guest = self.linker.instantiate_pre(&component).and_then(ProviderPre::new).map_err(link)?;
-        let description = describe(&guest, instance).await?;
+        let description = self.describe(&guest, instance).await?;
         Ok(Arc::new(Loaded {
             digest: format!("sha256:{}", file.sha256),
             contract: audit.contract,
@@ -178,12 +200,34 @@ impl Loader {
         }))
     }
 
+    /// The trial instantiation (types of exports are checked there) and the first call.
+    async fn describe(
+        &self,
+        guest: &ProviderPre<GuestState>,
+        instance: Arc<Instance>,
+    ) -> Result<Description, LoadFault> {
+        let _permit = self.memory.wait(instance.limits.memory_mib).await;
+        let setup = CallSetup {
+            op: Op::Describe,
+            guest: guest.clone(),
+            instance,
+            mask: Default::default(),
+            errand: Errand::Look,
+            timeout: Op::Describe.deadline(),
+        };
+        let body: call::Body<_> = Box::new(|store, provider: &Provider, _context| {
+            Box::pin(async move { provider.egress_proxies_provider_meta().call_describe(store).await })
+        });
+        let described = call::run(setup, body).await.judged(convert::description);
+        described.map_err(|failure| LoadFault::of_call(Stage::Describe, &failure))
+    }
+
     /// From the store, or compiled into it.
     async fn component(&self, file: &source::Bytes) -> Result<Component, LoadFault> {
         let store = self.store.clone()?;
         let artefact = store.path(&file.sha256, &self.compatibility);
         if artefact.exists() {
-            match self.map(&artefact) {
+            match ArtefactStore::is_ours(&artefact).and_then(|()| self.map(&artefact)) {
                 Ok(component) => return Ok(component),
                 Err(error) => {
                     tracing::warn!(path = %artefact.display(), error = %format!("{error:#}"), "a compiled component is damaged; compiling it again");
@@ -195,11 +239,12 @@ impl Loader {
             .acquire()
             .await
             .map_err(|_| LoadFault::new(Stage::Compile, "the host is shutting down"))?;
-        if !artefact.exists() || self.map(&artefact).is_err() {
+        if !artefact.exists() || ArtefactStore::is_ours(&artefact).and_then(|()| self.map(&artefact)).is_err()
+        {
             tracing::info!(digest = %file.sha256, bytes = file.bytes.len(), "compiling a provider; a large one takes half a minute");
             compile::compile(&self.command, &file.bytes, &store.scratch(&file.sha256), &artefact).await?;
         }
-        self.map(&artefact).map_err(|error| {
+        ArtefactStore::is_ours(&artefact).and_then(|()| self.map(&artefact)).map_err(|error| {
             LoadFault::new(Stage::Compile, format!("the compiled component could not be used: {error:#}"))
         })
     }
@@ -210,7 +255,8 @@ impl Loader {
     )]
     fn map(&self, artefact: &Path) -> wasmtime::Result<Component> {
         // SAFETY: artefacts come from this program alone: `ArtefactStore::open` made sure that the folder
-        // is ours with mode 0700 and no link, and nothing from outside is ever put there.
+        // is ours with mode 0700 and no link, `is_ours` that the file is ours alone, and nothing from outside
+        // is ever put there.
         unsafe { Component::deserialize_file(&self.engine, artefact) }
     }
 }
@@ -232,25 +278,4 @@ fn linker(engine: &Engine) -> wasmtime::Result<Linker<GuestState>> {
     linked::add_to_linker(&mut linker)?;
     host_log::add_to_linker::<_, wasmtime::component::HasSelf<_>>(&mut linker, |state| state)?;
     Ok(linker)
-}
-
-/// The trial instantiation (types of exports are checked there) and the first call.
-async fn describe(
-    guest: &ProviderPre<GuestState>,
-    instance: Arc<Instance>,
-) -> Result<Description, LoadFault> {
-    let setup = CallSetup {
-        op: Op::Describe,
-        guest: guest.clone(),
-        instance,
-        mask: Default::default(),
-        errand: Errand::Look,
-        timeout: Op::Describe.deadline(),
-    };
-    let body: call::Body<_> = Box::new(|store, provider: &Provider, _context| {
-        Box::pin(async move { provider.egress_proxies_provider_meta().call_describe(store).await })
-    });
-    let given =
-        call::run(setup, body).await.map_err(|failure| LoadFault::of_call(Stage::Describe, &failure))?;
-    convert::description(given).map_err(|failure| LoadFault::of_call(Stage::Describe, &failure))
 }

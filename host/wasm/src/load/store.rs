@@ -48,9 +48,19 @@ impl ArtefactStore {
             )));
         }
         if about.permissions().mode() & 0o077 != 0 {
-            return Err(fault("others can read or write it; set its mode to 0700".into()));
+            return Err(fault("others can read or write it, so what is in it may be theirs; remove it, or use another folder".into()));
         }
         Ok(Self { folder: folder.to_owned() })
+    }
+
+    /// An artefact is code that is going to run: a file, no link, that nobody but us can have written.
+    pub(crate) fn is_ours(artefact: &Path) -> wasmtime::Result<()> {
+        let about = fs::symlink_metadata(artefact)?;
+        let ours = rustix::process::geteuid().as_raw();
+        if !about.is_file() || about.uid() != ours || about.permissions().mode() & 0o077 != 0 {
+            wasmtime::bail!("it is not a file that belongs to us alone");
+        }
+        Ok(())
     }
 
     /// Where the artefact of a component is, or will be.
@@ -77,7 +87,24 @@ mod tests {
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o750)).unwrap();
         let error = ArtefactStore::open(&folder).unwrap_err();
         assert_eq!(error.stage, Stage::Compile);
-        assert!(error.reason.contains("0700"), "{}", error.reason);
+        assert!(error.reason.contains("another folder"), "{}", error.reason);
+    }
+
+    #[test]
+    fn a_file_that_others_may_have_written_is_not_ours() {
+        let base = tempfile::tempdir().unwrap();
+        let store = ArtefactStore::open(&base.path().join("a")).unwrap();
+        let file = store.path("abc", "def");
+        assert!(ArtefactStore::is_ours(&file).is_err(), "it is not there");
+        fs::write(&file, b"code").unwrap();
+        for (mode, good) in [(0o600, true), (0o644, false), (0o620, false)] {
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(ArtefactStore::is_ours(&file).is_ok(), good, "{mode:o}");
+        }
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        let link = store.path("link", "def");
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        assert!(ArtefactStore::is_ours(&link).is_err(), "a link may lead to anything");
     }
 
     #[test]

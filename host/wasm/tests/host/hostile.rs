@@ -43,27 +43,32 @@ fn with_create(body: &str) -> Guest {
 }
 
 #[tokio::test]
-async fn an_endless_loop_ends_at_its_cpu_budget_while_timers_stay_live() {
+async fn endless_loops_on_every_thread_end_at_their_cpu_budget_and_others_go_on_meanwhile() {
     let guest = with_create("(loop $l (br $l)) unreachable");
-    let (_started, provider) = sample(&guest, SMALL).await;
-    let began = Instant::now();
-    let ticks = async {
-        let mut count = 0;
-        loop {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-            count += 1;
-            if count == 5 {
-                break;
-            }
-        }
-    };
+    let (_started, provider) = sample(&guest, "limits: { memoryMiB: 16, cpuMs: 3000, concurrency: 4 }").await;
     let request = create_request();
-    let (failure, ()) = tokio::join!(provider.create(&request), ticks);
-    let failure = failure.unwrap_err();
-    assert_eq!(failure.reason, Reason::Host(HostFault::Cpu), "{}", failure.message);
-    assert!(failure.message.contains("limits.cpuMs"), "{}", failure.message);
-    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    let spin = async {
+        let failure = provider.create(&request).await.unwrap_err();
+        assert_eq!(failure.reason, Reason::Host(HostFault::Cpu), "{}", failure.message);
+        assert!(failure.message.contains("limits.cpuMs"), "{}", failure.message);
+        Instant::now()
+    };
+    let other = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert!(provider.get(&machine()).await.is_ok());
+        Instant::now()
+    };
+    let began = Instant::now();
+    // As many as the guests have threads.
+    let (first, second, asked) = tokio::join!(spin, async { spin_again(&*provider).await }, other);
+    assert!(asked < first.min(second), "the other call waited for a loop to end");
+    assert!(began.elapsed() < Duration::from_mins(1), "{:?}", began.elapsed());
     assert!(provider.get(&machine()).await.is_ok());
+}
+
+async fn spin_again(provider: &dyn Provider) -> Instant {
+    provider.create(&create_request()).await.unwrap_err();
+    Instant::now()
 }
 
 #[tokio::test]
@@ -181,7 +186,11 @@ async fn a_machine_without_our_tags_is_not_taken_for_ours() {
 
 #[tokio::test]
 async fn get_must_be_about_the_machine_that_was_asked_for() {
-    for (id, incarnation, word) in [(&b"m-2"[..], Some("i-1"), "m-2"), (b"m-1", Some("i-2"), "i-2")] {
+    for (id, incarnation, word) in [
+        (&b"m-2"[..], Some("i-1"), "m-2"),
+        (b"m-1", Some("i-2"), "i-2"),
+        (b"m-1", None, "a machine that has none"),
+    ] {
         let mut guest = Guest::default();
         let words = Machine { id, incarnation, ..Machine::default() }.words(&mut guest.image);
         guest.get = format!("i32.const {}", guest.image.place(&[vec![0, 0], words].concat()));
@@ -193,43 +202,7 @@ async fn get_must_be_about_the_machine_that_was_asked_for() {
     }
 }
 
-/// A page with these many machines and this cursor.
-fn page(guest: &mut Guest, machines: usize, next: Option<&str>) -> String {
-    let rows: Vec<_> = (0..machines).map(|_| Machine::default().words(&mut guest.image)).collect();
-    let items = guest.image.list(&rows);
-    let words = [vec![0], items, guest.image.option(next), nothing(), nothing(), vec![0; 8]].concat();
-    format!("i32.const {}", guest.image.place(&words))
-}
-
-#[tokio::test]
-async fn a_page_larger_than_asked_for_is_refused() {
-    let mut guest = Guest { pages: 16, ..Guest::default() };
-    guest.list = page(&mut guest, 1_001, None);
-    let (_started, provider) = sample(&guest, "").await;
-    let failure = provider.list_owned(&crate::support::owner()).await.unwrap_err();
-    assert_eq!(failure.reason, Reason::Host(HostFault::BadAnswer));
-    assert!(failure.message.contains("1001 machines"), "{}", failure.message);
-    assert!(provider.get(&machine()).await.is_ok());
-}
-
-#[tokio::test]
-async fn a_listing_that_never_ends_is_cut_off() {
-    let mut guest = Guest::default();
-    guest.list = page(&mut guest, 1, Some("again"));
-    let (_started, provider) = sample(&guest, "").await;
-    let failure = provider.list_owned(&crate::support::owner()).await.unwrap_err();
-    assert!(failure.message.contains("cursor that it was given"), "{}", failure.message);
-}
-
-#[tokio::test]
-async fn machines_without_the_tags_that_were_asked_for_are_left_out_of_a_listing() {
-    let (_started, provider) = sample(&Guest::default(), "").await;
-    assert_eq!(provider.list_owned(&crate::support::owner()).await.unwrap().items.len(), 1);
-    let other = [("proxy-operator-uid".to_owned(), "u-2".to_owned())].into();
-    assert_eq!(provider.list_owned(&other).await.unwrap().items.len(), 0);
-}
-
-const SLEEP: &str = r#"(import "wasi:clocks/monotonic-clock@0.2.12" "subscribe-duration" (func $after (param i64) (result i32)))
+pub(crate) const SLEEP: &str = r#"(import "wasi:clocks/monotonic-clock@0.2.12" "subscribe-duration" (func $after (param i64) (result i32)))
   (import "wasi:io/poll@0.2.12" "[method]pollable.block" (func $block (param i32)))"#;
 
 #[tokio::test]
@@ -292,6 +265,8 @@ async fn a_stopping_host_waits_and_then_cuts_off() {
     };
     let (failure, ()) = tokio::join!(provider.create(&request), stop);
     assert!(failure.unwrap_err().message.contains("shutting down"));
+    let late = provider.get(&machine()).await.unwrap_err();
+    assert!(late.message.contains("shutting down"), "{late}");
     assert!(began.elapsed() < Duration::from_secs(10));
 }
 
@@ -343,7 +318,8 @@ async fn validation_has_no_network() {
 }
 
 #[tokio::test]
-async fn a_flood_of_log_lines_does_no_harm() {
+async fn a_flood_of_log_lines_is_cut_off_and_counted() {
+    let lines = crate::support::lines::listen();
     let mut guest = Guest {
         imports: r#"(import "egress-proxies:provider/host-log@0.1.0" "emit" (func $emit (param i32 i32 i32 i32 i32)))"#.into(),
         ..Guest::default()
@@ -356,8 +332,14 @@ async fn a_flood_of_log_lines_does_no_harm() {
            (br_if $l (i32.lt_u (local.get $n) (i32.const 2000)))) {}",
         text[0], text[1], guest.create
     );
-    let (_started, provider) = sample(&guest, "").await;
-    assert!(provider.create(&create_request()).await.is_ok());
+    let started = start(&[("flood", &guest.component(), "")]).await;
+    assert!(started.ready("flood").create(&create_request()).await.is_ok());
+    let lines = lines.of("flood");
+    let written = lines.iter().filter(|line| line.contains("line [31m and another")).count();
+    assert_eq!(written, 200, "{:?}", lines.first());
+    let dropped =
+        lines.iter().filter(|line| line.contains("too many lines") && line.contains("dropped=1800"));
+    assert_eq!(dropped.count(), 1, "{:?}", lines.last());
 }
 
 #[tokio::test]

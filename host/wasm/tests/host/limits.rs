@@ -5,10 +5,12 @@ use std::time::Duration;
 use egress_proxies_core::provider::{CreateRequest, HostFault, Reason, Secret};
 use tokio::time::Instant;
 
-use crate::hostile::{HTTP, sample};
+use crate::hostile::{HTTP, SLEEP, sample};
 use crate::support::guest::{About, Guest};
-use crate::support::image::nothing;
-use crate::support::{create_request, machine, start};
+use crate::support::image::{Machine, nothing};
+use crate::support::recorder::Recorder;
+use crate::support::{create_request, machine, start, start_with};
+use egress_proxies_wasm::HostConfig;
 
 /// The host keeps the authority for as long as the request lives: refused when it is too long, taken when
 /// it is not.
@@ -39,7 +41,8 @@ async fn resources_of_a_call_have_a_largest_number() {
     };
     let (_started, provider) = sample(&guest, "").await;
     let failure = provider.create(&create_request()).await.unwrap_err();
-    assert!(matches!(failure.reason, Reason::Host(HostFault::Trap | HostFault::BadAnswer)), "{failure}");
+    assert_eq!(failure.reason, Reason::Host(HostFault::Trap), "{failure}");
+    assert!(failure.message.contains("1024 requests"), "{failure}");
     assert!(provider.get(&machine()).await.is_ok());
 }
 
@@ -53,7 +56,7 @@ async fn a_long_message_of_a_call_with_many_secrets_is_short_work() {
         [vec![1, 11, 0, 0], message, vec![0; 2], vec![0], guest.image.option(None), nothing()].concat();
     guest.create = format!("i32.const {}", guest.image.place(&[failure, vec![0; 24]].concat()));
     let (_started, provider) = sample(&guest, "").await;
-    let bootstrap: String = (0..20_000).map(|n| format!("line-{n:07}\n")).collect();
+    let bootstrap = (0..20_000).map(|n| format!("line-{n:07}\n")).collect::<Vec<_>>().concat();
     let request = CreateRequest { bootstrap: Some(Secret::new(bootstrap)), ..create_request() };
     let began = Instant::now();
     let failure = provider.create(&request).await.unwrap_err();
@@ -101,4 +104,87 @@ async fn a_schema_that_would_never_end_fails_its_provider_and_nobody_else() {
     let started = start(&[("bad", &bad, ""), ("good", &Guest::default().component(), "")]).await;
     assert_eq!(started.failed("bad").0, "schema");
     assert!(started.ready("good").get(&machine()).await.is_ok());
+}
+
+#[tokio::test]
+async fn tables_have_a_limit_that_no_config_raises() {
+    let guest = Guest {
+        functions: "(table $t 1 funcref)".into(),
+        create: "(drop (table.grow $t (ref.null func) (i32.const 300000))) unreachable".into(),
+        ..Guest::default()
+    };
+    let (_started, provider) = sample(&guest, "").await;
+    let failure = provider.create(&create_request()).await.unwrap_err();
+    assert_eq!(failure.reason, Reason::Host(HostFault::Memory), "{failure}");
+    assert!(
+        failure.message.contains("table elements") && !failure.message.contains("memoryMiB"),
+        "{failure}"
+    );
+}
+
+/// They share what was compiled, and not what a call of one of them came to.
+#[tokio::test]
+async fn instances_of_one_component_fail_by_their_own_limits() {
+    let bytes = Guest { pages: 320, ..Guest::default() }.component();
+    let rows = [("a", 16), ("b", 128), ("c", 16), ("d", 64)];
+    let lines = rows.map(|(_, limit)| format!("limits: {{ memoryMiB: {limit} }}"));
+    let entries: Vec<(&str, &[u8], &str)> =
+        rows.iter().zip(&lines).map(|((name, _), lines)| (*name, &*bytes, lines.as_str())).collect();
+    let started = start(&entries).await;
+    for (name, limit) in rows {
+        if limit > 20 {
+            assert!(started.ready(name).get(&machine()).await.is_ok(), "{name}");
+        } else {
+            let (stage, reason) = started.failed(name);
+            // The second, where the first was done by a neighbour and is shared.
+            assert!(["describe", "validate"].contains(&stage), "{stage}");
+            assert!(reason.contains("limits.memoryMiB"), "{reason}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_call_is_recorded_with_what_became_of_it() {
+    let recorder = Recorder::default();
+    let bad = Guest::default().creating(&Machine { id: b"m 1", ..Machine::default() });
+    let guest = Guest {
+        imports: SLEEP.into(),
+        get: "(call $block (call $after (i64.const 1000000000000))) unreachable".into(),
+        ..bad
+    };
+    let settings = |host| HostConfig { recorder: recorder.shared(), ..host };
+    let started = start_with(&[("p", &guest.component(), "")], settings).await;
+    let provider = started.ready("p");
+    provider.create(&create_request()).await.unwrap_err();
+    assert_eq!(recorder.outcomes("create"), ["bad_answer"], "found only when the answer is read");
+    tokio::time::timeout(Duration::from_millis(200), provider.get(&machine())).await.unwrap_err();
+    for _ in 0..250 {
+        if recorder.outcomes("get") == ["cancelled"] {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("a call that was dropped was never recorded: {:?}", recorder.outcomes("get"));
+}
+
+/// On a busy machine two seconds may be short; that must not be the end of a provider.
+#[tokio::test]
+async fn a_provider_that_met_a_time_out_while_it_was_loaded_is_tried_again() {
+    let recorder = Recorder::default();
+    let guest = Guest {
+        imports: SLEEP.into(),
+        describe: "(call $block (call $after (i64.const 1000000000000))) unreachable".into(),
+        ..Guest::default()
+    };
+    let settings = |host| HostConfig { recorder: recorder.shared(), ..host };
+    let started = start_with(&[("p", &guest.component(), "")], settings).await;
+    assert_eq!(started.failed("p").0, "describe", "shown meanwhile");
+    for _ in 0..600 {
+        if recorder.outcomes("describe").len() >= 2 {
+            started.host.shutdown(Duration::from_secs(1)).await;
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("never tried again: {:?}", recorder.outcomes("describe"));
 }

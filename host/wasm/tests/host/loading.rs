@@ -148,6 +148,7 @@ async fn a_component_is_compiled_once_and_its_store_is_private() {
     // A damaged artefact is made again.
     let damaged = store.join("damaged");
     std::fs::write(&damaged, b"not code").unwrap();
+    std::fs::set_permissions(&damaged, std::fs::Permissions::from_mode(0o600)).unwrap();
     std::fs::rename(&damaged, &files[0]).unwrap();
     let third = ProviderHost::start(HostConfig::new(store, compile_command()), config).unwrap();
     third.loaded().await;
@@ -179,7 +180,7 @@ async fn a_store_that_others_can_write_is_refused() {
             .await;
     let (stage, reason) = started.failed("p");
     assert_eq!(stage, "compile");
-    assert!(reason.contains("0700"), "{reason}");
+    assert!(reason.contains("remove it, or use another folder"), "{reason}");
 }
 
 #[tokio::test]

@@ -12,5 +12,6 @@
 mod guests;
 mod hostile;
 mod limits;
+mod listing;
 mod loading;
 mod support;

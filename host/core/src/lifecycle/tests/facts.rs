@@ -181,6 +181,20 @@ fn attributes_of_the_proxy_win_over_those_of_its_provider() {
 }
 
 #[test]
+fn a_probe_knows_the_networks_of_the_provider_and_none_of_one_that_is_gone() {
+    let settings = ProviderSettings {
+        address_cidrs: ["10.0.0.0/8".parse().unwrap()].into(),
+        ..ProviderSettings::default()
+    };
+    let networks = |provider| {
+        let input = FactsInput { provider, default_probe_url: Some("http://flag/"), ..input() };
+        facts(&proxy(MANAGED, ready()), input).probe.unwrap().networks
+    };
+    assert_eq!(networks(Some(&settings)), settings.address_cidrs);
+    assert!(networks(None).is_empty());
+}
+
+#[test]
 fn a_probe_never_takes_longer_than_its_interval() {
     let spec = r#"{"mode":"Managed","provider":"gcp","healthCheck":{"url":"http://x/","intervalSeconds":5,"timeoutSeconds":9}}"#;
     let plan = facts(&proxy(spec, ready()), input()).probe.unwrap();

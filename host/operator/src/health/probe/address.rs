@@ -2,7 +2,7 @@
 //!
 //! External endpoints are chosen by whoever may create a Proxy. The operator often stands in a network where
 //! it can reach more than they can, so an endpoint must not turn probes into a scanner of what is local to
-//! the operator. The name is resolved here, once, and the checked address is the one connected to.
+//! the operator. A provider chooses the names of its machines, and is no more trusted. The name is resolved here, once, and the checked address is the one connected to.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -10,9 +10,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use egress_proxies_core::address::led_to;
+use egress_proxies_core::address::{self, led_to};
 use egress_proxies_core::crd::Mode;
 use futures::future::BoxFuture;
+use ipnet::IpNet;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
@@ -71,6 +72,27 @@ impl EndpointPolicy {
         };
         Err(Failure::endpoint_not_allowed(what))
     }
+
+    /// A machine of a provider. The host has checked an address that the provider said; where a name leads
+    /// shows here only, so it is judged by the same rule, with the provider's `networks`.
+    fn check_machine(&self, ip: IpAddr, networks: Option<&[IpNet]>) -> Result<(), Failure> {
+        let api_server = match self {
+            Self::Everywhere => return Ok(()),
+            Self::NotLocal { api_server } => api_server.borrow(),
+        };
+        let outside = networks.is_some_and(|networks| !address::allowed(ip, networks));
+        // On one machine everything has the address of the API server.
+        let is_api_server = api_server.iter().any(|server| led_to(*server) == led_to(ip));
+        if is_api_server && (networks.is_some() || !led_to(ip).is_loopback()) {
+            return Err(Failure::machine_not_allowed("the Kubernetes API server"));
+        }
+        if outside {
+            return Err(Failure::machine_not_allowed(
+                "an address that is neither public nor in addressCidrs of its provider",
+            ));
+        }
+        Ok(())
+    }
 }
 
 fn is_local(address: IpAddr) -> bool {
@@ -121,8 +143,11 @@ pub(super) async fn of_proxy(
     }
     match target.mode {
         Mode::External => addresses.iter().try_for_each(|address| policy.check(address.ip()))?,
-        // The host has checked what its provider said.
-        Mode::Managed => {}
+        Mode::Managed => {
+            let named = machine.address.parse::<IpAddr>().is_err();
+            let networks = named.then_some(&*target.plan.networks);
+            addresses.iter().try_for_each(|address| policy.check_machine(address.ip(), networks))?;
+        }
     }
     Ok(addresses.into_iter().take(MAX_ADDRESSES).collect())
 }

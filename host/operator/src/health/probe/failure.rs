@@ -90,6 +90,13 @@ impl Failure {
         Self::new(ProbeReason::EndpointNotAllowed, message)
     }
 
+    pub(super) fn machine_not_allowed(what: &str) -> Self {
+        let message = format!(
+            "the name of the machine leads to {what}, where probes are not sent; if its machines may be there, list the network in addressCidrs of the provider in the providers config"
+        );
+        Self::new(ProbeReason::EndpointNotAllowed, message)
+    }
+
     pub(super) fn timeout(stage: Stage, timeout: Duration) -> Self {
         let (step, remedy) = match stage {
             Stage::Resolve => ("finding the address of the proxy", "check the cluster's DNS"),

@@ -1,8 +1,9 @@
 //! Secrets in every form that a guest might say them in, whole and cut.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use egress_proxies_core::provider::Secret;
+use tokio::time::Instant;
 
 use super::*;
 
@@ -102,7 +103,7 @@ fn pieces_overlap_touch_and_stand_alone() {
 /// 256 KiB of bootstrap and 8 MiB of words would be minutes if each secret were looked for in all of them.
 #[test]
 fn the_work_depends_on_what_is_kept_and_not_on_what_is_said() {
-    let bootstrap: String = (0..20_000).map(|n| format!("line-{n:07}\n")).collect();
+    let bootstrap = (0..20_000).map(|n| format!("line-{n:07}\n")).collect::<Vec<_>>().concat();
     let mask = Mask::of(&request(&bootstrap, "hunter2hunter2"));
     let words = "line-0000000 ".repeat(600_000);
     let began = Instant::now();

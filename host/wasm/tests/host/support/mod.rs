@@ -4,6 +4,8 @@
 pub(crate) mod cluster;
 pub(crate) mod guest;
 pub(crate) mod image;
+pub(crate) mod lines;
+pub(crate) mod recorder;
 
 use std::fmt::Write as _;
 use std::path::Path;

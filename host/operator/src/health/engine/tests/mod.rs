@@ -161,6 +161,7 @@ fn proxy(name: &str, healthy: Option<bool>) -> ProxyFacts {
             timeout: Duration::from_secs(10),
             success_threshold: 1,
             failure_threshold: 3,
+            networks: Arc::default(),
             ca_pem: None,
             insecure_skip_verify: false,
         }),

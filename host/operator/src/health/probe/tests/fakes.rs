@@ -188,6 +188,7 @@ impl Probe {
             timeout: Duration::from_secs(5),
             success_threshold: 1,
             failure_threshold: 3,
+            networks: Arc::default(),
             ca_pem: None,
             insecure_skip_verify: false,
         };

@@ -1,7 +1,7 @@
 //! How the proxy itself is reached: addresses, names, refused endpoints, and no other way.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,7 +82,38 @@ async fn an_external_name_that_leads_to_loopback_is_refused_before_any_connectio
     let outcome = by_name(vec![public, proxy.address], false, Mode::External).await;
     assert_eq!(reason(&outcome), Some(ProbeReason::EndpointNotAllowed), "{outcome:?}");
     assert!(proxy.heads().is_empty());
-    assert_eq!(reason(&by_name(vec![proxy.address], false, Mode::Managed).await), None);
+}
+
+/// The host checks the addresses that a provider says; a name shows where it leads only here.
+#[tokio::test]
+async fn the_name_of_a_machine_leads_where_its_provider_may_have_machines_or_nowhere() {
+    let proxy = FakeProxy::saying(OK).await;
+    let ask = async |addresses: Vec<&str>, networks: &[&str]| {
+        let mut probe = Probe::of(proxy.address, URL);
+        probe.target.machine.address = "proxy.example".to_owned();
+        probe.target.mode = Mode::Managed;
+        probe.target.plan.networks = networks.iter().map(|net| net.parse().unwrap()).collect();
+        let port = proxy.address.port();
+        let addresses = addresses.iter().map(|ip| SocketAddr::new(ip.parse().unwrap(), port)).collect();
+        let api_server = [IpAddr::from([127, 0, 0, 9])].into_iter().collect();
+        let policy = EndpointPolicy::NotLocal { api_server: watch::channel(Arc::new(api_server)).1 };
+        HttpProber::new(SystemClock::start(), policy, Arc::new(Names(addresses))).probe(probe.target).await
+    };
+    let here = ["127.0.0.0/8"];
+    assert_eq!(reason(&ask(vec!["127.0.0.1"], &here).await), None, "{:?}", proxy.heads());
+    let asked = proxy.heads().len();
+    for (addresses, networks) in [
+        (vec!["127.0.0.1"], &[][..]),
+        (vec!["127.0.0.1"], &["10.0.0.0/8"]),
+        (vec!["169.254.169.254"], &here),
+        (vec!["::ffff:169.254.169.254"], &here),
+        (vec!["127.0.0.1", "169.254.169.254"], &here),
+        (vec!["127.0.0.9"], &here),
+    ] {
+        let outcome = ask(addresses.clone(), networks).await;
+        assert_eq!(reason(&outcome), Some(ProbeReason::EndpointNotAllowed), "{addresses:?}: {outcome:?}");
+    }
+    assert_eq!(proxy.heads().len(), asked, "nothing was sent");
 }
 
 #[tokio::test]

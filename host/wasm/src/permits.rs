@@ -1,0 +1,94 @@
+//! How many calls may run at once: per provider, and by the memory of all of them together. A call gets
+//! both permits or none, and never waits for them: nothing queues behind a slow cloud. Loading does wait.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::call::Op;
+
+/// What the host itself may hold for one call besides the guest's memory: answers (16 MiB), bodies of
+/// requests (16 MiB), resources (1,024 of up to 24 KiB) and what is being copied (8 MiB).
+pub(crate) const HOST_MIB: u32 = 64;
+
+/// Memory of all calls in flight, over all providers. Deletes have a share of their own, so that a busy
+/// operator can always clean up.
+#[derive(Debug, Clone)]
+pub(crate) struct MemoryPool {
+    calls: Arc<Semaphore>,
+    deletes: Arc<Semaphore>,
+}
+
+impl MemoryPool {
+    /// `mebibytes` in all; a quarter is for deletes.
+    pub(crate) fn new(mebibytes: u32) -> Self {
+        let all = usize::try_from(mebibytes).unwrap_or(usize::MAX);
+        let deletes = all / 4;
+        Self { calls: Arc::new(Semaphore::new(all - deletes)), deletes: Arc::new(Semaphore::new(deletes)) }
+    }
+
+    /// Memory for the calls that loading a provider makes, as soon as there is enough. None if the host is
+    /// going away.
+    pub(crate) async fn wait(&self, mebibytes: u32) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.calls).acquire_many_owned(mebibytes.saturating_add(HOST_MIB)).await.ok()
+    }
+}
+
+/// Permits of one instance.
+#[derive(Debug, Clone)]
+pub(crate) struct Permits {
+    calls: Arc<Semaphore>,
+    deletes: Arc<Semaphore>,
+    memory: MemoryPool,
+}
+
+/// Permits that are taken, given back when the last clone is dropped.
+#[derive(Debug, Clone)]
+pub(crate) struct Taken {
+    _both: Arc<(OwnedSemaphorePermit, OwnedSemaphorePermit)>,
+}
+
+impl Permits {
+    pub(crate) fn new(concurrency: u32, memory: MemoryPool) -> Self {
+        let count = usize::try_from(concurrency).unwrap_or(1);
+        Self { calls: Arc::new(Semaphore::new(count)), deletes: Arc::new(Semaphore::new(count)), memory }
+    }
+
+    /// Both permits at once or none; never waits.
+    pub(crate) fn take(&self, op: Op, mebibytes: u32) -> Option<Taken> {
+        let (calls, memory) = match op {
+            Op::Delete => (&self.deletes, &self.memory.deletes),
+            Op::Describe | Op::ValidateConfig | Op::ValidateCreate | Op::Create | Op::Get | Op::List => {
+                (&self.calls, &self.memory.calls)
+            }
+        };
+        let call = Arc::clone(calls).try_acquire_owned().ok()?;
+        let mebibytes = mebibytes.saturating_add(HOST_MIB);
+        let memory = Arc::clone(memory).try_acquire_many_owned(mebibytes).ok()?;
+        Some(Taken { _both: Arc::new((call, memory)) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_call_counts_with_what_the_host_holds_for_it_and_loading_waits() {
+        let pool = MemoryPool::new(4 * (128 + HOST_MIB));
+        let permits = Permits::new(8, pool.clone());
+        let taken: Vec<Taken> = (0..3).map_while(|_| permits.take(Op::Get, 128)).collect();
+        assert_eq!(taken.len(), 3);
+        assert!(permits.take(Op::Get, 128).is_none(), "three quarters are for calls");
+        let delete = permits.take(Op::Delete, 128).unwrap();
+        assert!(permits.take(Op::Delete, 128).is_none());
+        let clone = delete.clone();
+        drop(delete);
+        assert!(permits.take(Op::Delete, 128).is_none(), "held as long as anybody holds it");
+        drop(clone);
+        assert!(permits.take(Op::Delete, 128).is_some());
+        let waiting = pool.wait(128);
+        let free = async { drop(taken) };
+        assert!(tokio::join!(waiting, free).0.is_some());
+    }
+}
