@@ -48,6 +48,8 @@ pub struct ProxyFacts {
     pub suspend: bool,
     /// The object is being deleted.
     pub deleting: bool,
+    /// A machine was made for it, or may have been. Managed only.
+    pub begun: bool,
     /// Phase in status.
     pub phase: Phase,
     /// The machine to probe and to lease; none before it has an address and while it is being replaced.
@@ -75,6 +77,7 @@ impl ProxyFacts {
             max_leases_per_target: None,
             suspend: false,
             deleting: false,
+            begun: false,
             phase: Phase::Pending,
             machine: None,
             auth: Auth::None,

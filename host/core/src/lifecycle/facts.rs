@@ -48,6 +48,7 @@ pub fn facts_of(proxy: &Proxy, input: FactsInput<'_>) -> Result<ProxyFacts, Inva
         max_leases_per_target: spec.max_leases_per_target,
         suspend: spec.suspend,
         deleting: object.deleting,
+        begun: object.has_finalizer(),
         phase: object.status.phase,
         auth: input.auth,
         healthy: if current { healthy(&object.status) } else { None },

@@ -190,3 +190,24 @@ fn a_fleet_at_rest_after_a_replacement_writes_nothing() {
     let ready = |world: &World| world.facts().map(|facts| facts.phase) == Some(Phase::Ready);
     assert!(fleet.worlds.iter().all(ready));
 }
+
+#[test]
+fn specs_that_can_not_work_hold_up_nobody_elses_replacement() {
+    let mut fleet = Fleet::new();
+    // Twenty more, whose size the provider refuses before anything is made.
+    for number in SIZE..SIZE + 20 {
+        let mut world = World::of_fleet(number, &fleet.shared);
+        world.advance(fleet.worlds[0].clock().saturating_sub(world.clock()));
+        edit(0)(&mut world);
+        fleet.due.push(world.clock());
+        fleet.worlds.push(world);
+    }
+    fleet.run(Duration::from_mins(1));
+    assert_eq!(fleet.with_reason("PermanentError"), 20);
+    for (world, due) in fleet.worlds.iter_mut().zip(&mut fleet.due).take(SIZE) {
+        edit(2)(world);
+        *due = world.clock();
+    }
+    fleet.run(Duration::from_mins(20));
+    assert_eq!((fleet.serving(), fleet.creates()), (SIZE, 100));
+}

@@ -173,7 +173,8 @@ fn write_config(cluster: &Settings, dir: &Path, page: &str) {
         "apiVersion: crawl.example.com/v1alpha1\nkind: ProvidersConfig\nproviders:\n  kubernetes:\n    \
          source: {{ file: kubernetes.wasm }}\n    config: {{ imagePullPolicy: IfNotPresent }}\n    \
          kubernetes: {{ namespace: {PODS}, serviceAccount: egress-proxies-provider, resources: [pods, secrets] }}\n    \
-         healthCheck: {{ url: \"{page}\" }}\n    attributes: {{ geo: local }}\n    addressCidrs: [\"{range}.0.0/16\"]\n"
+         healthCheck: {{ url: \"{page}\" }}\n    attributes: {{ geo: local }}\n    addressCidrs: [\"{range}.0.0/16\"]\n    \
+         replacement: {{ maxUnavailable: 100% }}\n" // tests run side by side, on machines of one provider
     );
     fs::write(dir.join("providers.yaml"), config).expect("it can be written");
     fs::copy(cluster.guests.join("kubernetes.wasm"), dir.join("kubernetes.wasm"))

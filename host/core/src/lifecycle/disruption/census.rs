@@ -1,6 +1,7 @@
 //! Who of a provider's Managed Proxies serves clients now.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::crd::Mode;
 use crate::facts::{Fleet, ProxyFacts};
@@ -19,7 +20,8 @@ pub(super) struct Standing {
     pub(super) incarnation: Option<Incarnation>,
 }
 
-/// The Managed Proxies of one provider; those being deleted no longer count.
+/// The Managed Proxies of one provider. Those being deleted no longer count, and those for which no machine was
+/// ever begun do not count yet: somebody's spec that can't work must not hold up everybody's replacements.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Census {
     pub(super) all: BTreeMap<ProxyUid, Standing>,
@@ -31,7 +33,8 @@ impl Census {
     /// One census per provider.
     pub fn of(fleet: &Fleet) -> BTreeMap<ProviderName, Self> {
         let mut censuses: BTreeMap<ProviderName, Self> = BTreeMap::new();
-        let counted = fleet.proxies.values().filter(|facts| facts.mode == Mode::Managed && !facts.deleting);
+        let counts = |facts: &&Arc<ProxyFacts>| facts.mode == Mode::Managed && facts.begun && !facts.deleting;
+        let counted = fleet.proxies.values().filter(counts);
         for facts in counted {
             if let Some(provider) = &facts.provider {
                 censuses.entry(provider.clone()).or_default().add(facts);
