@@ -1,7 +1,9 @@
-//! How many calls may run at once: per provider, and by the memory of all of them together. A call gets
-//! both permits or none, and never waits for them: nothing queues behind a slow cloud. Loading does wait.
+//! How many calls may run at once: per provider, and by the memory of all of them together. A call waits
+//! for its turn for a moment and then gives up, so that a slow cloud holds up only its own Proxies, and those not
+//! for long. Loading waits for as long as it takes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -10,6 +12,11 @@ use crate::call::Op;
 /// What the host itself may hold for one call besides the guest's memory: answers (16 MiB), bodies of
 /// requests (16 MiB), resources (1,024 of up to 24 KiB) and what is being copied (8 MiB).
 pub(crate) const HOST_MIB: u32 = 64;
+
+/// How long a call waits for its permits. Long enough for a provider that answers to get through a fleet that is
+/// due at once, whose reconciles would otherwise begin anew with all their questions; short enough that one that
+/// hangs does not keep a Proxy from being looked at in other ways.
+pub(crate) const TURN: Duration = Duration::from_secs(5);
 
 /// Memory of all calls in flight, over all providers. Deletes have a share of their own, so that a busy
 /// operator can always clean up.
@@ -54,18 +61,22 @@ impl Permits {
         Self { calls: Arc::new(Semaphore::new(count)), deletes: Arc::new(Semaphore::new(count)), memory }
     }
 
-    /// Both permits at once or none; never waits.
-    pub(crate) fn take(&self, op: Op, mebibytes: u32) -> Option<Taken> {
+    /// Both permits within [`TURN`], or none. Whoever waits longest comes first.
+    pub(crate) async fn take(&self, op: Op, mebibytes: u32) -> Option<Taken> {
         let (calls, memory) = match op {
             Op::Delete => (&self.deletes, &self.memory.deletes),
             Op::Describe | Op::ValidateConfig | Op::ValidateCreate | Op::Create | Op::Get | Op::List => {
                 (&self.calls, &self.memory.calls)
             }
         };
-        let call = Arc::clone(calls).try_acquire_owned().ok()?;
+        let (calls, memory) = (Arc::clone(calls), Arc::clone(memory));
         let mebibytes = mebibytes.saturating_add(HOST_MIB);
-        let memory = Arc::clone(memory).try_acquire_many_owned(mebibytes).ok()?;
-        Some(Taken { _both: Arc::new((call, memory)) })
+        let both = async move {
+            let call = calls.acquire_owned().await.ok()?;
+            let memory = memory.acquire_many_owned(mebibytes).await.ok()?;
+            Some(Taken { _both: Arc::new((call, memory)) })
+        };
+        tokio::time::timeout(TURN, both).await.ok().flatten()
     }
 }
 
@@ -73,20 +84,24 @@ impl Permits {
 mod tests {
     use super::*;
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_call_counts_with_what_the_host_holds_for_it_and_loading_waits() {
         let pool = MemoryPool::new(4 * (128 + HOST_MIB));
         let permits = Permits::new(8, pool.clone());
-        let taken: Vec<Taken> = (0..3).map_while(|_| permits.take(Op::Get, 128)).collect();
-        assert_eq!(taken.len(), 3);
-        assert!(permits.take(Op::Get, 128).is_none(), "three quarters are for calls");
-        let delete = permits.take(Op::Delete, 128).unwrap();
-        assert!(permits.take(Op::Delete, 128).is_none());
+        let mut taken = Vec::new();
+        for _ in 0..3 {
+            taken.push(permits.take(Op::Get, 128).await.unwrap());
+        }
+        let before = tokio::time::Instant::now();
+        assert!(permits.take(Op::Get, 128).await.is_none(), "three quarters are for calls");
+        assert_eq!(before.elapsed(), TURN);
+        let delete = permits.take(Op::Delete, 128).await.unwrap();
+        assert!(permits.take(Op::Delete, 128).await.is_none());
         let clone = delete.clone();
         drop(delete);
-        assert!(permits.take(Op::Delete, 128).is_none(), "held as long as anybody holds it");
-        drop(clone);
-        assert!(permits.take(Op::Delete, 128).is_some());
+        assert!(permits.take(Op::Delete, 128).await.is_none(), "held as long as anybody holds it");
+        let turn = permits.take(Op::Delete, 128);
+        assert!(tokio::join!(turn, async { drop(clone) }).0.is_some(), "its turn came");
         let waiting = pool.wait(128);
         let free = async { drop(taken) };
         assert!(tokio::join!(waiting, free).0.is_some());

@@ -84,12 +84,12 @@ impl Subject<'_> {
 
 impl WasmProvider {
     /// Permits for a call, or why there are none.
-    fn permit(&self, op: Op) -> Result<Taken, Failure> {
+    async fn permit(&self, op: Op) -> Result<Taken, Failure> {
         let name = &self.info.name;
         if self.stopping.is_cancelled() {
             return Err(Failure::new(Reason::Transient, STOPPING));
         }
-        self.permits.take(op, self.instance.limits.memory_mib).ok_or_else(|| {
+        self.permits.take(op, self.instance.limits.memory_mib).await.ok_or_else(|| {
             self.instance.recorder.no_permit(name);
             Failure::new(
                 Reason::Host(HostFault::NoPermit),
@@ -105,7 +105,7 @@ impl WasmProvider {
         subject: Subject<'_>,
         body: Body<T>,
     ) -> Result<Ended<T>, Failure> {
-        let permit = self.permit(op)?;
+        let permit = self.permit(op).await?;
         self.call_with(permit, self.setup(op, subject), body).await
     }
 
@@ -181,7 +181,7 @@ impl WasmProvider {
 
     /// All pages with the permits of one call: a busy moment between two of them ends nothing.
     async fn list(&self, wanted: Wanted<'_>) -> Result<Listing, Failure> {
-        let permit = self.permit(Op::List)?;
+        let permit = self.permit(Op::List).await?;
         let deadline = Instant::now() + Op::List.deadline();
         let mut gathered = Gathered::default();
         while gathered.pages < MOST_PAGES {

@@ -206,7 +206,7 @@ pub(crate) const SLEEP: &str = r#"(import "wasi:clocks/monotonic-clock@0.2.12" "
   (import "wasi:io/poll@0.2.12" "[method]pollable.block" (func $block (param i32)))"#;
 
 #[tokio::test]
-async fn a_sleeper_ends_at_the_deadline_and_holds_back_nobody_else() {
+async fn a_sleeper_ends_at_the_deadline_and_the_next_call_gets_its_turn() {
     let guest = Guest {
         imports: SLEEP.into(),
         validate_create: "(call $block (call $after (i64.const 1000000000000))) unreachable".into(),
@@ -218,16 +218,38 @@ async fn a_sleeper_ends_at_the_deadline_and_holds_back_nobody_else() {
     let others = async {
         tokio::time::sleep(Duration::from_millis(300)).await;
         let asked = Instant::now();
-        let failure = provider.get(&machine()).await.unwrap_err();
-        assert_eq!(failure.reason, Reason::Host(HostFault::NoPermit), "{}", failure.message);
-        assert!(asked.elapsed() < Duration::from_millis(500), "refused at once");
         assert!(provider.delete(&machine()).await.is_ok(), "deletes have permits of their own");
+        assert!(asked.elapsed() < Duration::from_millis(500), "and wait for nobody");
+        assert!(provider.get(&machine()).await.is_ok());
+        assert!(asked.elapsed() > Duration::from_secs(1), "it had to wait");
     };
     let (failure, ()) = tokio::join!(provider.validate_create(&request), others);
     let failure = failure.unwrap_err();
     assert_eq!(failure.reason, Reason::Host(HostFault::Deadline), "{}", failure.message);
     assert!(began.elapsed() < Duration::from_secs(10));
     assert!(provider.get(&machine()).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_call_does_not_wait_for_its_turn_for_ever() {
+    let guest = Guest {
+        imports: SLEEP.into(),
+        create: "(call $block (call $after (i64.const 1000000000000))) unreachable".into(),
+        ..Guest::default()
+    };
+    let (_started, provider) = sample(&guest, "limits: { concurrency: 1 }").await;
+    let request = create_request();
+    let asks = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let asked = Instant::now();
+        let failure = provider.get(&machine()).await.unwrap_err();
+        assert_eq!(failure.reason, Reason::Host(HostFault::NoPermit), "{}", failure.message);
+        assert!(asked.elapsed() < Duration::from_secs(7), "{:?}", asked.elapsed());
+    };
+    tokio::select! {
+        made = provider.create(&request) => panic!("{made:?}"),
+        () = asks => {}
+    }
 }
 
 #[tokio::test]
