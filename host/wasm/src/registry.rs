@@ -26,7 +26,7 @@ use crate::gate::kubernetes::{Access, KubernetesTransportFactory};
 use crate::gate::plain::PlainClient;
 use crate::gate::{Errand, Fence, Policy};
 use crate::load::{self, CheckError, CompileCommand, LoadFault, Loaded, Loader, Stage, hex};
-use crate::permits::{HOST_MIB, MemoryPool, Permits};
+use crate::permits::{HOST_MIB, MemoryPool, Permits, TURN};
 use crate::provider::WasmProvider;
 use crate::report::{ProviderReport, ProviderState};
 use crate::threads::Seats;
@@ -410,7 +410,7 @@ fn info(name: &ProviderName, config: &ProviderConfig, loaded: &Loaded, report: &
         list_lag: loaded.description.list_lag,
         takes_access: loaded.description.takes_access,
         // One second for what surrounds a call.
-        longest_call: Op::List.deadline() + Duration::from_secs(1),
+        longest_call: TURN + Op::List.deadline() + Duration::from_secs(1),
         settings: config.settings.clone(),
     }
 }
