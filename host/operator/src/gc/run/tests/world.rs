@@ -137,7 +137,7 @@ pub(super) struct World {
 impl World {
     pub(super) fn new() -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
-            me: me.clone(),
+            me: Weak::clone(me),
             clouds: ["one", "two"].map(|of| (name(of), Arc::default())).into(),
             not_ready: Mutex::default(),
             proxies: Mutex::default(),
@@ -287,7 +287,7 @@ impl Providers for World {
             longest_call: Duration::from_secs(30),
             settings: ProviderSettings::default(),
         };
-        Lookup::Ready(Arc::new(Fake { info, cloud: Arc::clone(&self.clouds[of]), world: self.me.clone() }))
+        Lookup::Ready(Arc::new(Fake { info, cloud: Arc::clone(&self.clouds[of]), world: Weak::clone(&self.me) }))
     }
 
     fn settings(&self, _name: &ProviderName) -> Option<ProviderSettings> {
