@@ -287,7 +287,11 @@ impl Providers for World {
             longest_call: Duration::from_secs(30),
             settings: ProviderSettings::default(),
         };
-        Lookup::Ready(Arc::new(Fake { info, cloud: Arc::clone(&self.clouds[of]), world: Weak::clone(&self.me) }))
+        Lookup::Ready(Arc::new(Fake {
+            info,
+            cloud: Arc::clone(&self.clouds[of]),
+            world: Weak::clone(&self.me),
+        }))
     }
 
     fn settings(&self, _name: &ProviderName) -> Option<ProviderSettings> {
