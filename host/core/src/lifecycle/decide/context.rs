@@ -7,7 +7,7 @@ use crate::ids::{Incarnation, InstanceId};
 use crate::provider::{FailureClass, HostFault, Instance, InstanceRef, InstanceState, ProviderInfo, Reason};
 use crate::time::Now;
 
-use crate::facts::Machine;
+use crate::facts::{Auth, Machine};
 use crate::lifecycle::memory::{DeleteSent, incarnation_of};
 use crate::lifecycle::pass::Presence;
 use crate::lifecycle::{
@@ -135,6 +135,19 @@ impl<'a> Context<'a> {
         let holds = held.generation == object.generation && held.deleting == object.deleting;
         let left = held.at.since(self.now.mono);
         (holds && !left.is_zero()).then_some(left)
+    }
+
+    /// Credentials that the Proxy names and that cannot be read: nobody gets a lease without them.
+    pub(super) fn missing_credentials(&self) -> Option<(ProvisionedReason, String)> {
+        match &self.observed.surroundings.auth {
+            Auth::Missing(why) => Some((
+                ProvisionedReason::AuthError,
+                format!(
+                    "{why}; until then clients get a lease only while this process knows what it read before"
+                ),
+            )),
+            Auth::None | Auth::Known(_) => None,
+        }
     }
 
     /// Reason and message of the trouble that holds things up; none for what is no news to anybody.

@@ -15,5 +15,11 @@ pub(super) fn decide(cx: &Context<'_>) -> Decision {
     if object.deleting {
         return stop("an_external_proxy_is_deleted", Requeue::OnChange);
     }
-    cx.rest("an_external_proxy_is_probed", intent(Stage::External), Requeue::OnChange)
+    match cx.missing_credentials() {
+        Some(problem) => {
+            let status = intent(Stage::External(Some(problem)));
+            cx.rest("an_external_proxy_lacks_its_credentials", status, Requeue::OnChange)
+        }
+        None => cx.rest("an_external_proxy_is_probed", intent(Stage::External(None)), Requeue::OnChange),
+    }
 }

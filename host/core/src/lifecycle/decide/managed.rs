@@ -218,7 +218,7 @@ fn running(cx: &Context<'_>, provider: &ProviderFacts, wanted: &Wanted, instance
     let published = !first && is_published(cx, instance) && cx.observed.object.draining().is_none();
     let note = match wanted {
         Err(problem) => Some(problem.clone()),
-        Ok(_) => note_for_running(cx, provider, wanted, instance),
+        Ok(_) => note_for_running(cx, provider, wanted, instance).or_else(|| cx.missing_credentials()),
     };
     let requeue = next_look(cx, instance);
     match note.filter(|_| published) {

@@ -33,7 +33,7 @@ pub(super) fn judge(
     let goes_on = match &intent.stage {
         Stage::Kept(_) | Stage::Untouched => true, // its provider, which may have the URL, may be missing
         Stage::Running
-        | Stage::External
+        | Stage::External(_)
         | Stage::Creating
         | Stage::Provisioning(_)
         | Stage::Draining(_)

@@ -29,8 +29,8 @@ pub enum Stage {
     Provisioning(Option<String>),
     /// The machine runs.
     Running,
-    /// The endpoint of an External Proxy.
-    External,
+    /// The endpoint of an External Proxy; what keeps clients from getting it, if anything.
+    External(Option<(ProvisionedReason, String)>),
     /// The machine runs and is still shown to those who have leases; then it goes. Why, for people.
     Draining(String),
     /// The machine goes, and another one comes; why, for people.
@@ -65,7 +65,7 @@ impl StatusIntent {
             Stage::Provisioning(_) | Stage::Running | Stage::Kept(_) => !self.current && self.latch.is_none(),
             Stage::Untouched
             | Stage::Creating
-            | Stage::External
+            | Stage::External(_)
             | Stage::Draining(_)
             | Stage::Replacing(_)
             | Stage::Deleting(_)
@@ -135,7 +135,7 @@ fn with_machine(object: &ObjectFacts, intent: &StatusIntent) -> ProxyStatus {
             keep(&mut status); // named to the end, but out of reach for clients
             (status.ip, status.port) = (None, None);
         }
-        Stage::External => {
+        Stage::External(_) => {
             if let Some(endpoint) = &object.spec.endpoint {
                 status.ip = Some(endpoint.host.clone());
                 status.port = Some(endpoint.port);

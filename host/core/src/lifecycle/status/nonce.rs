@@ -36,7 +36,7 @@ pub(super) fn mark(object: &ObjectFacts, intent: &StatusIntent, status: &mut Pro
         }
         (Stage::Provisioning(_) | Stage::Running | Stage::Draining(_), None)
         | (Stage::Creating | Stage::Blocked(..), Some(_))
-        | (Stage::Untouched | Stage::Kept(_) | Stage::Deleting(_) | Stage::External, _) => {}
+        | (Stage::Untouched | Stage::Kept(_) | Stage::Deleting(_) | Stage::External(_), _) => {}
     }
 }
 

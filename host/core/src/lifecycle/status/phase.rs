@@ -112,7 +112,8 @@ pub(super) fn provisioned(stage: &Stage, object: &ObjectFacts) -> Facet {
             no(R::Provisioning, problem.as_deref().unwrap_or("the machine is being made"))
         }
         Stage::Running => facet(Value::True, R::Created.as_str(), "the machine runs"),
-        Stage::External => facet(
+        Stage::External(Some((reason, message))) => facet(Value::True, reason.as_str(), message),
+        Stage::External(None) => facet(
             Value::True,
             R::ExternalEndpoint.as_str(),
             "the endpoint is not managed by the operator, only probed and leased",
@@ -160,7 +161,7 @@ pub(super) fn phase(object: &ObjectFacts, stage: &Stage, provisioned: &Facet, pr
         Stage::Creating
         | Stage::Provisioning(_)
         | Stage::Running
-        | Stage::External
+        | Stage::External(_)
         | Stage::Kept(_)
         | Stage::Untouched => match (provisioned.value, probed.facet.value) {
             (Value::True, Value::True) => Phase::Ready,

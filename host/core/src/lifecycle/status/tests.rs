@@ -111,13 +111,14 @@ fn reason_named(name: &str) -> ProvisionedReason {
 fn stage_named(name: &str) -> Stage {
     match name.split_once(", ") {
         Some(("Blocked", reason)) => Stage::Blocked(reason_named(reason), "why".to_owned()),
+        Some(("External", reason)) => Stage::External(Some((reason_named(reason), "why".to_owned()))),
         Some(("Deleting", reason)) => Stage::Deleting(Some((reason_named(reason), "why".to_owned()))),
         Some(_) => panic!("no stage {name}"),
         None => match name {
             "Creating" => Stage::Creating,
             "Provisioning" => Stage::Provisioning(None),
             "Running" => Stage::Running,
-            "External" => Stage::External,
+            "External" => Stage::External(None),
             "Draining" => Stage::Draining("why".to_owned()),
             "Replacing" => Stage::Replacing("why".to_owned()),
             "Deleting" => Stage::Deleting(None),
@@ -135,10 +136,10 @@ fn each_row_of_the_conditions_table_holds() {
         .filter(|line| line.starts_with("| ") && !line.starts_with("| stage"))
         .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
         .collect();
-    assert_eq!(rows.len(), 27);
+    assert_eq!(rows.len(), 28);
     for row in rows {
         let [stage, health, phase, provisioned, healthy, ready] = row[..] else { panic!("{row:?}") };
-        let identity = if stage == "External" { "192.0.2.7:3128" } else { "i1" };
+        let identity = if stage.starts_with("External") { "192.0.2.7:3128" } else { "i1" };
         let verdicts = match health {
             "good" => vec![Some(verdict(true, identity))],
             "bad" => vec![Some(verdict(false, identity))],

@@ -237,3 +237,17 @@ fn a_machine_with_a_new_address_is_published_there_even_beside_a_problem() {
     let Action::WriteStatus(status) = case.found(instance).decide().action else { panic!() };
     assert_eq!(status.ip.as_deref(), Some("10.0.0.2"));
 }
+
+#[test]
+fn credentials_that_can_not_be_read_are_said_of_a_machine_that_goes_on() {
+    let case = Case::published().in_state(InstanceState::Running);
+    let decision = case
+        .edit(|observed| observed.surroundings.auth = Auth::Missing("no such Secret".to_owned()))
+        .decide();
+    assert_eq!(decision.row, "the_machine_runs_beside_a_problem");
+    assert!(
+        matches!(decision.status.stage, Stage::Kept(Some((ProvisionedReason::AuthError, _)))),
+        "{:?}",
+        decision.status
+    );
+}

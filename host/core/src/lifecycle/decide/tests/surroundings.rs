@@ -3,6 +3,7 @@
 use super::case::{Case, failure};
 use super::rows;
 use crate::crd::FINALIZER;
+use crate::facts::Auth;
 use crate::lifecycle::pass::ApiState;
 use crate::lifecycle::{
     Action, Outcome, ProviderView, ProvisionedReason, Refusal, Requeue, Stage, Written, sending,
@@ -55,7 +56,10 @@ rows! {
     an_external_proxy_is_deleted: Case::external().deleted()
         => Action::Wait, Requeue::OnChange, Stage::Untouched,
     an_external_proxy_is_probed: Case::external()
-        => Action::WriteStatus(_), Requeue::OnChange, Stage::External,
+        => Action::WriteStatus(_), Requeue::OnChange, Stage::External(None),
+    an_external_proxy_lacks_its_credentials: {
+        Case::external().edit(|observed| observed.surroundings.auth = Auth::Missing("no such Secret".to_owned()))
+    } => Action::WriteStatus(_), Requeue::OnChange, Stage::External(Some((ProvisionedReason::AuthError, _))),
     the_provider_is_loading: Case::published().provider(ProviderView::Loading)
         => Action::Wait, Requeue::After(_), Stage::Untouched,
     the_provider_is_unavailable: Case::managed().provider(ProviderView::Unknown(Vec::new()))
