@@ -108,7 +108,7 @@ impl Candidate {
 
     fn facing(&self, record: &Record, since: Moment, now: Moment) -> Decision {
         match record.holder.as_deref() {
-            None if record.duration <= GIVEN_UP => {
+            None if record.duration == GIVEN_UP => {
                 return row("a_lease_that_was_given_up_is_taken", Step::Take);
             }
             Some(holder) if holder == self.identity => {

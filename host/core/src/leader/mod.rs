@@ -21,8 +21,8 @@ pub use candidate::Candidate;
 /// Longest duration that is believed of another's Lease: an edited Lease must not lock everybody out.
 pub const MOST_DURATION: Duration = Duration::from_mins(1);
 
-/// The duration in a Lease that its holder gave up. A Lease without a holder and with a longer one was emptied
-/// by somebody else, and its holder may not know it yet.
+/// The duration in a Lease that its holder gave up. A Lease without a holder and with any other, or with
+/// none, was emptied by somebody else, and its holder may not know it yet.
 pub const GIVEN_UP: Duration = Duration::from_secs(1);
 
 /// The three durations of an election.
@@ -49,7 +49,7 @@ pub struct Record {
     pub version: String,
     /// Who holds it; none if it was given up.
     pub holder: Option<String>,
-    /// For how long its holder wants to be believed.
+    /// For how long its holder wants to be believed; zero if that is not said.
     pub duration: Duration,
 }
 

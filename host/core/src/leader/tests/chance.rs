@@ -1,11 +1,12 @@
 //! Elections by chance: three processes whose clocks began at different times share one Lease. Requests take
-//! their time, answers get lost, processes stand still or begin anew, somebody deletes or empties the Lease.
+//! their time, answers get lost, processes stand still or begin anew, leaders give it up, somebody deletes
+//! or empties the Lease.
 //! Never do two believe that they lead, and when the trouble ends somebody does. One thing is left out since
 //! nothing helps against it: a process that begins within seconds of a deletion knows of no Lease.
 
 use std::time::Duration;
 
-use super::super::{Candidate, Record, Step, Timing};
+use super::super::{Candidate, GIVEN_UP, Record, Step, Timing};
 use crate::time::Moment;
 
 const TICK: u64 = 100;
@@ -38,11 +39,15 @@ struct Server {
 impl Server {
     /// Replaces the version that the writer knows, none if it knows of no Lease.
     fn write(&mut self, known: Option<&str>, holder: Option<String>) -> Result<Record, ()> {
+        self.put(known, holder, Duration::from_secs(15))
+    }
+
+    fn put(&mut self, known: Option<&str>, holder: Option<String>, duration: Duration) -> Result<Record, ()> {
         if self.lease.as_ref().map(|lease| lease.version.as_str()) != known {
             return Err(());
         }
         self.writes += 1;
-        let record = Record { version: self.writes.to_string(), holder, duration: Duration::from_secs(15) };
+        let record = Record { version: self.writes.to_string(), holder, duration };
         self.lease = Some(record.clone());
         Ok(record)
     }
@@ -132,6 +137,13 @@ impl Process {
         }
     }
 
+    /// A leader that is told to end, with nothing under way.
+    fn give_up(&mut self, server: &mut Server) {
+        self.candidate.stand_down();
+        let _another_version = server.put(self.known.as_deref(), None, GIVEN_UP);
+        self.stopped = true;
+    }
+
     fn take_in(&mut self, request: Request, now: u64) {
         let now = self.clock(now);
         match request.answer.filter(|_| !request.lost) {
@@ -183,12 +195,17 @@ fn election(seed: u64) {
             deleted = now;
         } else if trouble && chance.one_in(1500) && server.lease.is_some() {
             let known = server.lease.as_ref().map(|lease| lease.version.clone());
-            server.write(known.as_deref(), None).unwrap();
+            // Its holder alone is taken out, or its whole spec.
+            let duration = if chance.one_in(2) { Duration::ZERO } else { Duration::from_secs(15) };
+            server.put(known.as_deref(), None, duration).unwrap();
         }
         for (number, process) in processes.iter_mut().enumerate() {
             process.network(&mut server, now);
             orphaned(process, &mut orphans, now);
             process.act(now, &mut chance, trouble);
+            if trouble && process.request.is_none() && process.leads(now) && chance.one_in(1500) {
+                process.give_up(&mut server);
+            }
             if trouble && chance.one_in(800) {
                 process.wakes = now + chance.below(40_000);
             }
