@@ -11,7 +11,7 @@ use super::{Finding, LivingProxy, Removal};
 pub enum Spared {
     /// It is not there any more.
     Gone,
-    /// Somebody deletes it already.
+    /// Somebody deletes it by now.
     Going,
     /// Its tags do not prove any more that it is ours, or it is another machine under the same id.
     NotOurs,
@@ -43,7 +43,7 @@ pub fn check_machine(removal: &Removal, cluster: &str, seen: &Observation) -> Re
     if !is_same(removal, machine) || !is_ours(removal, cluster, machine) {
         return Err(Spared::NotOurs);
     }
-    if machine.state == InstanceState::Deleting {
+    if machine.state == InstanceState::Deleting && !removal.again {
         return Err(Spared::Going);
     }
     let incarnation = machine.incarnation.clone().or_else(|| removal.target.incarnation.clone());

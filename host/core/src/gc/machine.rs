@@ -33,6 +33,8 @@ pub(super) struct Abandoned<'a> {
     pub(super) machine: &'a Instance,
     pub(super) uid: ProxyUid,
     pub(super) finding: Finding,
+    /// Its delete is under way.
+    pub(super) going: bool,
     /// Where its Proxy is, or was; none where the tags do not say so for certain.
     pub(super) proxy: Option<ProxyKey>,
 }
@@ -44,7 +46,7 @@ pub(super) enum Standing<'a> {
     NotJudged(Verdict),
     /// Ours, and it stays.
     Stays(Verdict),
-    /// Ours, and somebody deletes it already.
+    /// Ours, somebody deletes it already, and it does not look abandoned.
     Going,
     /// Ours, and it looks abandoned.
     Abandoned(Abandoned<'a>),
@@ -55,7 +57,8 @@ pub(super) struct Survey<'a> {
     pub(super) provider: &'a ProviderName,
     pub(super) observed: &'a Observed,
     pub(super) proxies: &'a BTreeMap<ProxyUid, LivingProxy>,
-    listed: BTreeSet<(&'a InstanceId, ProxyUid)>,
+    /// Those that serve, or are about to.
+    there: BTreeSet<(&'a InstanceId, ProxyUid)>,
 }
 
 impl<'a> Survey<'a> {
@@ -66,8 +69,11 @@ impl<'a> Survey<'a> {
         listing: &'a Listing,
     ) -> Self {
         let ours = listing.items.iter().filter(|machine| is_made_by(machine, &observed.cluster, provider));
-        let listed = ours.filter_map(|machine| Some((&machine.id, uid_of(machine)?))).collect();
-        Self { provider, observed, proxies, listed }
+        let there = ours
+            .filter(|machine| is_there(&machine.state))
+            .filter_map(|machine| Some((&machine.id, uid_of(machine)?)))
+            .collect();
+        Self { provider, observed, proxies, there }
     }
 
     pub(super) fn judge(&self, machine: &'a Instance) -> Standing<'a> {
@@ -78,27 +84,36 @@ impl<'a> Survey<'a> {
         if !self.observed.view.covers(machine) {
             return Standing::NotJudged(Verdict::OutOfView);
         }
-        if machine.state == InstanceState::Deleting {
-            return Standing::Going;
-        }
+        let going = machine.state == InstanceState::Deleting;
+        let stays = |verdict| if going { Standing::Going } else { Standing::Stays(verdict) };
         let (finding, proxy) = match self.proxies.get(&uid) {
             None => (Finding::Orphan, key_of(machine)),
-            Some(proxy) if proxy.deleting => return Standing::Stays(Verdict::ProxyDeleting),
+            Some(proxy) if proxy.deleting => return stays(Verdict::ProxyDeleting),
             Some(proxy) if !proxy.disowns(self.provider, &machine.id) => {
-                return Standing::Stays(Verdict::Named);
+                return stays(Verdict::Named);
             }
-            Some(proxy) if !self.is_listed(proxy.recorded.as_ref(), &uid) => {
-                return Standing::Stays(Verdict::RecordedUnseen);
+            Some(proxy) if !self.has(proxy.recorded.as_ref(), &uid) => {
+                return stays(Verdict::RecordedUnseen);
             }
             Some(proxy) => (Finding::Surplus, Some(proxy.key.clone())),
         };
-        Standing::Abandoned(Abandoned { machine, uid, finding, proxy })
+        Standing::Abandoned(Abandoned { machine, uid, finding, going, proxy })
     }
 
     /// One too many means that the other one is there. So a provider that suddenly shows other ids than those
-    /// that were written down makes nothing look like too many.
-    fn is_listed(&self, recorded: Option<&InstanceId>, uid: &ProxyUid) -> bool {
-        recorded.is_some_and(|id| self.listed.contains(&(id, uid.clone())))
+    /// that were written down makes nothing look like too many, and neither does a recorded machine that is going.
+    fn has(&self, recorded: Option<&InstanceId>, uid: &ProxyUid) -> bool {
+        recorded.is_some_and(|id| self.there.contains(&(id, uid.clone())))
+    }
+}
+
+fn is_there(state: &InstanceState) -> bool {
+    match state {
+        InstanceState::Provisioning | InstanceState::Running | InstanceState::Other(_) => true,
+        InstanceState::Stopping
+        | InstanceState::Stopped
+        | InstanceState::Deleting
+        | InstanceState::Failed => false,
     }
 }
 

@@ -8,8 +8,9 @@
 //!
 //! - its tags prove that this cluster made it, for this entry of the providers config, for a uid;
 //! - the uid is that of no Proxy (an *orphan*), or of one that names two other machines, of which the
-//!   recorded one was listed too (a *surplus* machine);
+//!   recorded one was listed too and is not going (a *surplus* machine);
 //! - that was so in two passes, and the machine is older than the minimum age;
+//! - it is not being deleted already, unless that was so in two passes: then the delete hangs and is repeated;
 //! - it is among the oldest that a pass may delete, and not nearly all machines of its provider look so.
 //!
 //! It never compares names, never takes an unfinished list for a whole one, and never touches a machine

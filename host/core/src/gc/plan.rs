@@ -19,7 +19,7 @@ pub enum Verdict {
     NoUid,
     /// Its Proxy is in a namespace that is not looked at.
     OutOfView,
-    /// Somebody deletes it already.
+    /// Somebody deletes it already, and not for long.
     Going,
     /// Its Proxy is being deleted.
     ProxyDeleting,
@@ -39,6 +39,8 @@ pub enum Verdict {
     DeleteOrphan,
     /// It goes: its Proxy names others.
     DeleteSurplus,
+    /// It is abandoned and its delete hangs: it is asked for once more.
+    DeleteAgain,
 }
 
 impl Verdict {
@@ -58,6 +60,7 @@ impl Verdict {
             Self::PutOff => "beyond_the_limit_it_waits_for_the_next_pass",
             Self::DeleteOrphan => "an_orphan_is_deleted",
             Self::DeleteSurplus => "a_surplus_machine_is_deleted",
+            Self::DeleteAgain => "a_delete_that_hangs_is_asked_for_again",
         }
     }
 }
@@ -71,6 +74,8 @@ pub struct Removal {
     pub uid: ProxyUid,
     /// Why it goes.
     pub finding: Finding,
+    /// Its delete was under way in two passes: a provider forces one that hangs when it is asked again.
+    pub again: bool,
     /// Where that Proxy is, or was; none where only a list of all Proxies can tell.
     pub proxy: Option<ProxyKey>,
     /// For the provider: this incarnation, with these owner tags.
@@ -86,10 +91,24 @@ pub struct Seen {
     pub orphans: usize,
     /// Those that look like one too many.
     pub surplus: usize,
+    /// Abandoned ones, not among `owned`, whose delete was under way in two passes.
+    pub stuck: usize,
     /// Nearly all of them look abandoned: none is deleted.
     pub suspected: bool,
     /// Some of its places could not be listed.
     pub partial: bool,
+}
+
+impl Seen {
+    /// One that is being deleted already says nothing of the observer, so it is not among those judged.
+    fn count(&mut self, found: &Abandoned<'_>) {
+        match found.finding {
+            Finding::Orphan | Finding::Surplus if found.going => return,
+            Finding::Orphan => self.orphans += 1,
+            Finding::Surplus => self.surplus += 1,
+        }
+        self.owned += 1;
+    }
 }
 
 /// What a pass does.
@@ -167,26 +186,28 @@ impl<'a> Pass<'a> {
                     self.settle(key, verdict);
                 }
                 Standing::Abandoned(found) => {
-                    seen.owned += 1;
-                    match found.finding {
-                        Finding::Orphan => seen.orphans += 1,
-                        Finding::Surplus => seen.surplus += 1,
-                    }
+                    seen.count(&found);
                     abandoned.push((key, found));
                 }
             }
         }
         seen.suspected = is_suspect(&seen, self.policy);
         for (key, found) in abandoned {
-            self.abandoned(key, found, seen.suspected);
+            let is_stuck = self.abandoned(key, found, seen.suspected);
+            seen.stuck += usize::from(is_stuck);
         }
         self.plan.seen.insert(provider.clone(), seen);
     }
 
-    fn abandoned(&mut self, key: MachineKey, found: Abandoned<'_>, suspected: bool) {
-        let sighting = Sighting::again(self.observed.sightings.get(&key), found.finding, self.now);
+    /// True if its delete hangs.
+    fn abandoned(&mut self, key: MachineKey, found: Abandoned<'_>, suspected: bool) -> bool {
+        let before = self.observed.sightings.get(&key);
+        let sighting = Sighting::again(before, found.finding, found.going, self.now);
+        let again = sighting.is_stuck();
         self.plan.sightings.remember(key.clone(), sighting.clone());
-        if suspected {
+        if found.going && !again {
+            self.settle(key, Verdict::Going);
+        } else if suspected {
             self.settle(key, Verdict::Suspected);
         } else if sighting.passes < 2 {
             self.settle(key, Verdict::FirstSighting);
@@ -197,9 +218,10 @@ impl<'a> Pass<'a> {
             let order = (sighting.tries, born, key.clone());
             let target = reference(&self.observed.cluster, &found.uid, found.machine);
             let Abandoned { uid, finding, proxy, .. } = found;
-            let removal = Removal { machine: key, uid, finding, proxy, target };
+            let removal = Removal { machine: key, uid, finding, again, proxy, target };
             self.candidates.push(Candidate { removal, order });
         }
+        again
     }
 
     fn settle(&mut self, machine: MachineKey, verdict: Verdict) {
@@ -212,6 +234,7 @@ impl<'a> Pass<'a> {
         for (place, Candidate { removal, .. }) in candidates.into_iter().enumerate() {
             let goes = place < self.policy.max_deletes;
             let verdict = match removal.finding {
+                Finding::Orphan | Finding::Surplus if goes && removal.again => Verdict::DeleteAgain,
                 Finding::Orphan if goes => Verdict::DeleteOrphan,
                 Finding::Surplus if goes => Verdict::DeleteSurplus,
                 Finding::Orphan | Finding::Surplus => Verdict::PutOff,

@@ -38,20 +38,29 @@ pub struct Sighting {
     pub first: Now,
     /// In how many passes it was seen as this.
     pub passes: u32,
+    /// In how many passes in a row, up to this one, its delete was under way.
+    pub going: u32,
     /// How often its delete was begun.
     pub tries: u32,
 }
 
 impl Sighting {
     /// Seen once more, or for the first time. Seen as something else it counts anew.
-    pub(super) fn again(before: Option<&Self>, finding: Finding, now: Now) -> Self {
+    pub(super) fn again(before: Option<&Self>, finding: Finding, going: bool, now: Now) -> Self {
+        let times = before.map_or(0, |before| before.going).saturating_add(1);
+        let going = if going { times } else { 0 };
         match before {
-            None => Self { finding, first: now, passes: 1, tries: 0 },
+            None => Self { finding, first: now, passes: 1, going, tries: 0 },
             Some(before) if before.finding == finding => {
-                Self { passes: before.passes.saturating_add(1), ..before.clone() }
+                Self { passes: before.passes.saturating_add(1), going, ..before.clone() }
             }
-            Some(before) => Self { finding, passes: 1, ..before.clone() },
+            Some(before) => Self { finding, passes: 1, going, ..before.clone() },
         }
+    }
+
+    /// True if a delete was under way in this pass and in the one before: it hangs.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.going > 1
     }
 
     /// True if the machine has existed for this long. Without a known time of birth, its age counts from the

@@ -17,6 +17,9 @@ pub enum PassOutcome {
 }
 
 impl PassOutcome {
+    /// Every one.
+    pub const ALL: [Self; 4] = [Self::Complete, Self::Incomplete, Self::Failed, Self::NotLeading];
+
     /// Constant word for a label.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -42,6 +45,9 @@ pub enum Removed {
 }
 
 impl Removed {
+    /// Every one.
+    pub const ALL: [Self; 4] = [Self::Deleted, Self::DryRun, Self::Spared, Self::Failed];
+
     /// Constant word for a label.
     pub fn as_str(self) -> &'static str {
         match self {

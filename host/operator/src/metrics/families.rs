@@ -175,7 +175,7 @@ pub(super) const GC_ABANDONED: Family = family(
     "gc_abandoned_machines",
     Kind::Gauge,
     &["provider", "finding"],
-    "Machines that looked abandoned in the last pass, however young: orphan (their Proxy does not exist) or surplus (it names others). None for a provider that could not be listed.",
+    "Machines that looked abandoned in the last pass, however young: orphan (their Proxy does not exist), surplus (it names others), or stuck (abandoned, and its delete was under way in two passes). None for a provider that could not be listed.",
 );
 pub(super) const GC_UNTAGGED: Family = family(
     "gc_untagged_machines",

@@ -57,7 +57,7 @@ fn feed(metrics: &Metrics) {
     metrics.wrote(Write::Status, Outcome::Done);
     metrics.queue(1, 1);
     metrics.pass(PassOutcome::Complete);
-    let seen = Seen { owned: 1, orphans: 1, surplus: 0, suspected: false, partial: false };
+    let seen = Seen { owned: 1, orphans: 1, surplus: 0, stuck: 0, suspected: false, partial: false };
     metrics.seen(&provider, Some((&seen, Some(1))));
     metrics.removed(&provider, Removed::DryRun);
 }

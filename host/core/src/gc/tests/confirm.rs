@@ -30,6 +30,16 @@ rows! {
         assert_eq!(check_machine(&orphan(), CLUSTER, &found(going)), Err(Spared::Going));
     }
 
+    a_delete_that_hangs_is_no_reason_to_leave_it: {
+        let mut going = machine("m", "u1");
+        going.state = InstanceState::Deleting;
+        let stuck = Case::new(vec![going.clone()], vec![]).second().removals.remove(0);
+        let target = check_machine(&stuck, CLUSTER, &found(going.clone())).unwrap();
+        assert_eq!(target.incarnation, going.incarnation);
+        going.incarnation = Incarnation::parse("m-2").ok();
+        assert_eq!(check_machine(&stuck, CLUSTER, &found(going)), Err(Spared::NotOurs));
+    }
+
     a_machine_whose_tags_no_longer_prove_it_ours_is_left: {
         let mut bare = machine("m", "u1");
         bare.tags.clear();

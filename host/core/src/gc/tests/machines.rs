@@ -14,6 +14,10 @@ fn stays(plan: &Plan, machine: &str, verdict: Verdict, row: &str) {
     assert!(!plan.removed().contains(&machine), "{plan:#?}");
 }
 
+fn row_of_going() -> &'static str {
+    Verdict::Going.row()
+}
+
 /// Abandoned ones among those of living Proxies, so that no suspicion arises.
 fn fleet(living: usize, mut abandoned: Vec<Instance>) -> Case {
     let names: Vec<String> = (0..living).map(|number| format!("living-{number}")).collect();
@@ -63,8 +67,53 @@ rows! {
     a_machine_that_is_being_deleted_is_left_to_it: {
         let mut going = machine("m", "u1");
         going.state = InstanceState::Deleting;
-        let plan = Case::new(vec![going], vec![]).second();
-        stays(&plan, "m", Verdict::Going, "a_machine_that_is_being_deleted_is_left_to_it");
+        let row = "a_machine_that_is_being_deleted_is_left_to_it";
+        let mut case = Case::new(vec![machine("m", "u1")], vec![]);
+        case.pass(Duration::ZERO);
+        // Seen going once: whoever deletes it may be in the middle of it.
+        let mut case = case.listing("gcp", vec![going.clone()]);
+        let plan = case.pass(TEN_MINUTES);
+        stays(&plan, "m", Verdict::Going, row);
+        assert_eq!((plan.saw().owned, plan.saw().stuck), (0, 0));
+        // Its Proxy exists: for however long it takes, that is the lifecycle's.
+        for named in ["m", "other"] {
+            let of = vec![proxy("u1", Some(named), Some(named))];
+            let mut case = Case::new(vec![going.clone()], of);
+            case.pass(Duration::ZERO);
+            case.pass(TEN_MINUTES);
+            stays(&case.pass(TEN_MINUTES * 2), "m", Verdict::Going, row);
+        }
+    }
+
+    a_delete_that_hangs_is_asked_for_again: {
+        let row = "a_delete_that_hangs_is_asked_for_again";
+        let mut going = machine("m", "u1");
+        going.state = InstanceState::Deleting;
+        let mut case = Case::new(vec![going.clone()], vec![]);
+        case.pass(Duration::ZERO);
+        for pass in 1..4 {
+            let plan = case.pass(TEN_MINUTES * pass);
+            assert_eq!((plan.verdict("m"), Verdict::DeleteAgain.row()), (Verdict::DeleteAgain, row));
+            assert!(plan.removals[0].again && plan.removals[0].target.incarnation == going.incarnation);
+            assert_eq!((plan.saw().stuck, plan.saw().orphans, plan.saw().owned), (1, 0, 0));
+        }
+        // Surplus ones as well.
+        let of = vec![proxy("u1", Some("other"), Some("other"))];
+        let plan = Case::new(vec![going.clone(), machine("other", "u1")], of).second();
+        assert_eq!(plan.verdict("m"), Verdict::DeleteAgain);
+        // Going, and another one: twice seen is none of them.
+        let mut case = Case::new(vec![going.clone()], vec![]);
+        case.pass(Duration::ZERO);
+        going.incarnation = Incarnation::parse("m-2").ok();
+        stays(&case.listing("gcp", vec![going.clone()]).pass(TEN_MINUTES), "m", Verdict::Going, row_of_going());
+        // Young or suspected ones wait like any other.
+        going.created_at = Some(at(TEN_MINUTES).wall);
+        let young = Case::new(vec![going.clone()], vec![]).second();
+        stays(&young, "m", Verdict::Young, "a_young_machine_waits");
+        going.created_at = machine("m", "u1").created_at;
+        let mut all: Vec<Instance> = (0..5).map(|n| machine(&format!("m{n}"), &format!("u{n}"))).collect();
+        all.push(going);
+        assert_eq!(Case::new(all, vec![]).second().verdict("m"), Verdict::Suspected);
     }
 
     the_finalizer_owns_the_deletion: {
@@ -102,6 +151,14 @@ rows! {
         let case = Case::new(vec![machine("m", "u1")], vec![proxy("u1", Some("other"), Some("other"))]);
         let row = "the_recorded_machine_is_unseen_so_nothing_is_surplus";
         stays(&case.second(), "m", Verdict::RecordedUnseen, row);
+        // It was listed, and serves nobody any more: the lifecycle may be about to adopt the other one.
+        for state in [InstanceState::Deleting, InstanceState::Failed, InstanceState::Stopped, InstanceState::Stopping] {
+            let mut recorded = machine("other", "u1");
+            recorded.state = state;
+            let machines = vec![machine("m", "u1"), recorded];
+            let proxies = vec![proxy("u1", Some("other"), Some("other"))];
+            stays(&Case::new(machines, proxies).second(), "m", Verdict::RecordedUnseen, row);
+        }
         // A machine of somebody else under the recorded id is not the recorded machine.
         let machines = vec![machine("m", "u1"), machine("other", "u2")];
         let proxies = vec![proxy("u1", Some("other"), Some("other")), proxy("u2", Some("other"), None)];

@@ -129,6 +129,7 @@ proptest! {
         case.policy.max_deletes = limit;
         let mut listed_first = BTreeMap::<MachineKey, Duration>::new();
         let mut sightings = BTreeMap::<(MachineKey, Finding), u32>::new();
+        let mut going = BTreeMap::<MachineKey, u32>::new();
         let mut clock = Duration::ZERO;
         for shown in &history {
             clock += Duration::from_mins(shown.after);
@@ -143,6 +144,8 @@ proptest! {
             for machine in &shown.machines {
                 let key = MachineKey::of(&provider("gcp"), machine);
                 listed_first.entry(key.clone()).or_insert(clock);
+                let times = going.entry(key.clone()).or_default();
+                *times = if machine.state == InstanceState::Deleting { *times + 1 } else { 0 };
                 for finding in [Finding::Orphan, Finding::Surplus] {
                     let times = sightings.entry((key.clone(), finding)).or_default();
                     *times = if looks(machine, finding, proxies) { *times + 1 } else { 0 };
@@ -154,7 +157,9 @@ proptest! {
                 prop_assert_eq!(tag("proxy-operator-cluster"), Some(CLUSTER));
                 prop_assert_eq!(tag("proxy-operator-provider"), Some("gcp"));
                 prop_assert_eq!(tag("proxy-operator-uid"), Some(removal.uid.as_str()));
-                prop_assert!(machine.state != InstanceState::Deleting);
+                let times = going[&removal.machine];
+                prop_assert_eq!(removal.again, times > 0);
+                prop_assert!(times != 1, "deleted again although it was seen going once");
                 match (removal.finding, proxies.get(&removal.uid)) {
                     (Finding::Orphan, living) => prop_assert!(living.is_none(), "its uid lives"),
                     (Finding::Surplus, None) => prop_assert!(false, "surplus of nobody"),
@@ -162,6 +167,8 @@ proptest! {
                         let named = [&proxy.recorded, &proxy.planned];
                         prop_assert!(!proxy.deleting && named.iter().all(|it| it.is_some()));
                         prop_assert!(!named.contains(&&Some(id(machine.id.as_str()))));
+                        let recorded = shown.machines.iter().find(|it| Some(&it.id) == proxy.recorded.as_ref());
+                        prop_assert!(recorded.is_some_and(|it| it.state != InstanceState::Deleting));
                     }
                 }
                 let times = sightings[&(removal.machine.clone(), removal.finding)];

@@ -9,7 +9,7 @@ use egress_proxies_core::gc::{
 };
 use egress_proxies_core::ids::{MACHINE_PREFIX, ProviderName};
 use egress_proxies_core::lifecycle::cluster_tags;
-use egress_proxies_core::provider::{Failure, FailureClass, Listing, Lookup, Provider, Reason, Tags};
+use egress_proxies_core::provider::{Call, Failure, FailureClass, Listing, Lookup, Provider, Reason, Tags};
 use futures::future::join_all;
 use tokio_util::sync::CancellationToken;
 
@@ -17,7 +17,7 @@ use super::GcSetup;
 use super::removal::{Removals, Tried};
 use crate::gc::recorder::PassOutcome;
 
-/// How often a list is asked for that finds all permits of its provider in use.
+/// How often a list or a look is asked for that finds all permits of its provider in use.
 const ASKED: u32 = 5;
 /// Between two of these.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -156,11 +156,14 @@ impl Collector {
     }
 
     fn say(&self, provider: &ProviderName, seen: &Seen, untagged: usize) {
-        let Seen { owned, orphans, surplus, suspected, partial: _ } = *seen;
+        let Seen { owned, orphans, surplus, stuck, suspected, partial: _ } = *seen;
         if suspected {
             tracing::error!(%provider, owned, orphans, surplus, "garbage collection: nearly all machines of the provider look abandoned, so what is wrong is more likely the list of Proxies or the provider; none is deleted. See docs/operations.md");
         } else if orphans + surplus > 0 {
             tracing::info!(%provider, owned, orphans, surplus, "garbage collection: machines look abandoned");
+        }
+        if stuck > 0 {
+            tracing::warn!(%provider, stuck, "garbage collection: abandoned machines whose delete hangs; it is asked for again");
         }
         if untagged > 0 {
             tracing::info!(%provider, untagged, "garbage collection: machines named {MACHINE_PREFIX}... say of nobody that they are theirs; they are left alone");
@@ -207,9 +210,7 @@ async fn list(name: &ProviderName, provider: &dyn Provider, owner: &Tags) -> (Ma
 }
 
 /// Permits of a busy provider come free within seconds; a pass comes once in minutes.
-async fn patiently<'a>(
-    ask: impl Fn() -> egress_proxies_core::provider::Call<'a, Listing>,
-) -> Result<Listing, Failure> {
+pub(super) async fn patiently<'a, T>(ask: impl Fn() -> Call<'a, T>) -> Result<T, Failure> {
     for _ in 1..ASKED {
         match ask().await {
             Err(failure) if failure.class() == FailureClass::Soon => tokio::time::sleep(PAUSE).await,

@@ -7,6 +7,7 @@ use egress_proxies_core::gc::{MachineKey, Removal, Spared, check_machine, check_
 use egress_proxies_core::provider::{InstanceRef, Provider};
 use tokio_util::sync::CancellationToken;
 
+use super::pass::patiently;
 use super::{GcSetup, LiveProxy};
 use crate::gc::recorder::Removed;
 
@@ -88,7 +89,9 @@ impl Removals<'_> {
 
     /// The machine first, then its Proxy, then whether this process may act: what is asked last is newest.
     async fn look(&self, provider: &dyn Provider, removal: &Removal) -> Result<InstanceRef, Stopped> {
-        let seen = provider.get(&removal.target).await.map_err(|why| Stopped::Failed(why.to_string()))?;
+        // A delete has turns of its own, this look has not: it waits for one as the lists do.
+        let seen = patiently(|| provider.get(&removal.target)).await;
+        let seen = seen.map_err(|why| Stopped::Failed(why.to_string()))?;
         let target = check_machine(removal, &self.setup.cluster, &seen).map_err(Stopped::Spared)?;
         let live = self.proxy(removal).await.map_err(|why| Stopped::Failed(format!("{why:#}")))?;
         let live = live.as_ref().map(|(uid, proxy)| (uid, proxy));
@@ -108,7 +111,7 @@ impl Removals<'_> {
     async fn delete(&self, provider: &dyn Provider, removal: &Removal, target: &InstanceRef) -> Tried {
         let (name, id, uid) = (&removal.machine.provider, &removal.machine.id, &removal.uid);
         let finding = removal.finding.as_str();
-        tracing::warn!(provider = %name, %id, %uid, finding, proxy = ?removal.proxy, "GARBAGE COLLECTION DELETES A MACHINE");
+        tracing::warn!(provider = %name, %id, %uid, finding, again = removal.again, proxy = ?removal.proxy, "GARBAGE COLLECTION DELETES A MACHINE");
         match provider.delete(target).await {
             Ok(_) => Tried::Deleted,
             Err(failure) => {

@@ -232,6 +232,37 @@ async fn a_machine_that_cannot_be_deleted_keeps_no_other_waiting() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_delete_that_hangs_is_repeated_and_shown_until_the_machine_is_gone() {
+    let world = World::new();
+    world.cloud("one").add(machine("orphan", "u1"));
+    world.cloud("one").deletes_hang.insert(machine("orphan", "u1").id);
+    let stuck = |world: &World| world.seen.lock().unwrap()[&name("one")].unwrap().stuck;
+    let running = world.start(|_| {});
+    running.passes(3).await;
+    assert_eq!((world.deleted("one").len(), stuck(&world)), (1, 0), "the delete gets a whole interval");
+    running.passes(1).await;
+    assert_eq!((world.deleted("one").len(), stuck(&world)), (2, 1));
+    assert!(world.cloud("one").machines.is_empty(), "the second delete forces it");
+    running.passes(1).await;
+    assert_eq!((world.deleted("one").len(), stuck(&world)), (2, 0));
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_look_waits_for_its_turn_as_the_lists_do() {
+    let world = World::new();
+    world.cloud("one").add(machine("orphan", "u1"));
+    let running = world.start(|_| {});
+    running.passes(1).await;
+    world.cloud("one").gets.extend([no_permit(), no_permit(), no_permit()]);
+    running.passes(1).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(world.deleted("one"), ["orphan"]);
+    assert_eq!(*world.removed.lock().unwrap(), [Removed::Deleted]);
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dry_run_does_all_but_the_delete() {
     let world = World::new();
     world.cloud("one").add(machine("orphan", "u1"));

@@ -86,6 +86,10 @@ pub(super) struct Cloud {
     /// The next lists fail.
     pub(super) lists: VecDeque<Failure>,
     pub(super) gets_fail: bool,
+    /// The next looks fail.
+    pub(super) gets: VecDeque<Failure>,
+    /// The first delete of these never ends; the second one forces it.
+    pub(super) deletes_hang: BTreeSet<InstanceId>,
     pub(super) deletes_fail: BTreeSet<InstanceId>,
     /// Lists and looks never end.
     pub(super) hangs: bool,
@@ -353,6 +357,9 @@ impl Provider for Fake {
             if cloud.gets_fail {
                 return Err(Failure::new(Reason::Transient, "no answer"));
             }
+            if let Some(failure) = cloud.gets.pop_front() {
+                return Err(failure);
+            }
             let machine = cloud.machines.get(&target.id);
             Ok(machine.map_or(Observation::Absent(None), |it| Observation::Found(Box::new(it.clone()))))
         })
@@ -363,6 +370,11 @@ impl Provider for Fake {
             cloud.deleted.push(target.clone());
             if cloud.deletes_fail.contains(&target.id) {
                 return Err(Failure::new(Reason::Denied, "deletion protection is on"));
+            }
+            if cloud.deletes_hang.remove(&target.id) {
+                let machine = cloud.machines.get_mut(&target.id).unwrap();
+                machine.state = InstanceState::Deleting;
+                return Ok(Deletion::InProgress(None));
             }
             cloud.machines.remove(&target.id);
             Ok(Deletion::InProgress(None))
