@@ -192,11 +192,12 @@ impl ProviderHost {
     }
 
     /// Stops loading, lets no call begin any more, waits up to `grace` for those under way, then cancels
-    /// the rest.
-    pub async fn shutdown(&self, grace: Duration) {
+    /// the rest. True if there was no rest.
+    pub async fn shutdown(&self, grace: Duration) -> bool {
         self.stop.cancel();
         self.shared.calls.close();
-        if tokio::time::timeout(grace, self.shared.calls.wait()).await.is_err() {
+        let ended = tokio::time::timeout(grace, self.shared.calls.wait()).await.is_ok();
+        if !ended {
             tracing::warn!(calls = self.shared.calls.len(), "provider calls still under way are cancelled");
         }
         // Also if all had ended: one that had its permits before may begin only now.
@@ -204,6 +205,7 @@ impl ProviderHost {
         self.shared.calls.wait().await;
         self.loading.wait().await;
         tracing::debug!(engine = ?self.engine, "the provider host has stopped");
+        ended
     }
 }
 

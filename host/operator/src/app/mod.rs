@@ -30,7 +30,7 @@ pub(crate) use self::providers::host_config;
 use self::providers::{LoadedProviders, ProviderPlan};
 use self::servers::{Pages, Servers};
 pub use self::supervisor::Ending;
-use self::supervisor::Supervisor;
+use self::supervisor::{End, Supervisor};
 use crate::clock::{SharedClock, SystemClock};
 use crate::config::Settings;
 use crate::health::{EndpointPolicy, Engine, EngineSettings, HttpProber, Ports, SystemResolver};
@@ -266,11 +266,12 @@ impl Application {
     }
 }
 
-/// Runs until the end, and ends in order: what is under way, then provider calls, then the lead. Whoever loses
-/// the lead finishes nothing: another process may act soon.
+/// Runs until the end, and ends in order: what is under way, then provider calls, then the lead. The lead is
+/// given up only if nothing was broken off: what was sent may still happen, and the next leader must not begin
+/// before that is likely over. Whoever loses the lead finishes nothing: another process may act soon.
 async fn end(mut leading: Leading, tasks: Supervisor, providers: &LoadedProviders) -> anyhow::Result<()> {
-    let outcome = match leading.beside(tasks.run(DRAIN)).await {
-        Ok(outcome) => outcome,
+    let End { result, finished } = match leading.beside(tasks.run(DRAIN)).await {
+        Ok(end) => end,
         Err(lost) => {
             if timeout(CUT_SHORT, providers.shutdown(Duration::ZERO)).await.is_err() {
                 tracing::warn!("providers did not stop in {CUT_SHORT:?}");
@@ -278,9 +279,16 @@ async fn end(mut leading: Leading, tasks: Supervisor, providers: &LoadedProvider
             return Err(lost.into());
         }
     };
-    if let Err(lost) = leading.beside(providers.shutdown(PROVIDER_GRACE)).await {
-        return outcome.and(Err(lost.into()));
+    let ended = match leading.beside(providers.shutdown(PROVIDER_GRACE)).await {
+        Ok(ended) => ended,
+        Err(lost) => return result.and(Err(lost.into())),
+    };
+    if finished && ended {
+        leading.release().await;
+    } else {
+        tracing::warn!(
+            "work was broken off, so the lead is not given up: the next process leads when the Lease has run out"
+        );
     }
-    leading.release().await;
-    outcome
+    result
 }

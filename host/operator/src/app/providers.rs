@@ -95,8 +95,9 @@ impl LoadedProviders {
         Arc::new(move || json!({ "providers": host.reports() }))
     }
 
-    pub(super) async fn shutdown(&self, grace: Duration) {
-        self.host.shutdown(grace).await;
+    /// True if every call had ended by itself.
+    pub(super) async fn shutdown(&self, grace: Duration) -> bool {
+        self.host.shutdown(grace).await
     }
 }
 

@@ -27,6 +27,15 @@ pub(super) struct Supervisor {
     ending: Ending,
 }
 
+/// How all of them ended.
+#[derive(Debug)]
+pub(super) struct End {
+    /// The reason of the task that died, if one did.
+    pub(super) result: anyhow::Result<()>,
+    /// Each finished what it had begun: nothing was broken off.
+    pub(super) finished: bool,
+}
+
 type Ended = Result<(Id, anyhow::Result<()>), JoinError>;
 
 impl Supervisor {
@@ -45,7 +54,7 @@ impl Supervisor {
     }
 
     /// Runs until the end is announced or a task has died, then gives the others `drain` to finish.
-    pub(super) async fn run(mut self, drain: Duration) -> anyhow::Result<()> {
+    pub(super) async fn run(mut self, drain: Duration) -> End {
         let died = tokio::select! {
             biased;
             () = self.ending.stop.cancelled() => None,
@@ -53,18 +62,21 @@ impl Supervisor {
         };
         let reason = died.map(|ended| self.why(ended));
         self.ending.stop.cancel();
-        self.drain(drain).await;
+        let drained = self.drain(drain).await;
         match reason {
-            None => Ok(()),
-            Some(reason) => Err(reason),
+            None => End { result: Ok(()), finished: drained },
+            Some(reason) => End { result: Err(reason), finished: false },
         }
     }
 
-    async fn drain(&mut self, limit: Duration) {
+    /// True if all finished by themselves, without an error.
+    async fn drain(&mut self, limit: Duration) -> bool {
         let hurry = self.ending.hurry.clone();
+        let mut failed = false;
         let all = async {
             while let Some(ended) = self.tasks.join_next_with_id().await {
                 if let Err(error) = outcome(&self.names, ended) {
+                    failed = true;
                     tracing::warn!("{error:#}");
                 }
             }
@@ -77,6 +89,7 @@ impl Supervisor {
             tracing::warn!(tasks = self.tasks.len(), "tasks that had not finished were broken off");
         }
         self.tasks.shutdown().await;
+        finished && !failed
     }
 
     fn why(&self, ended: Ended) -> anyhow::Error {
@@ -128,7 +141,7 @@ mod tests {
         let mut tasks = Supervisor::new(ending.clone());
         tasks.spawn("health", until_stopped(ending.stop.clone()));
         tasks.spawn("lifecycle", async { Err(anyhow!("the watch ended")) });
-        let error = tasks.run(DRAIN).await.unwrap_err();
+        let error = tasks.run(DRAIN).await.result.unwrap_err();
         assert_eq!(format!("{error:#}"), "task lifecycle failed: the watch ended");
         assert!(ending.stop.is_cancelled());
     }
@@ -137,11 +150,11 @@ mod tests {
     async fn a_task_that_ends_without_an_error_or_panics_counts_as_dead() {
         let mut tasks = Supervisor::new(Ending::default());
         tasks.spawn("pool", async { Ok(()) });
-        let error = tasks.run(DRAIN).await.unwrap_err();
+        let error = tasks.run(DRAIN).await.result.unwrap_err();
         assert_eq!(error.to_string(), "task pool ended although nobody told it to");
         let mut tasks = Supervisor::new(Ending::default());
         tasks.spawn("pool", async { panic!("boom") });
-        let error = tasks.run(DRAIN).await.unwrap_err().to_string();
+        let error = tasks.run(DRAIN).await.result.unwrap_err().to_string();
         assert!(error.starts_with("task pool died: ") && error.contains("boom"), "{error}");
     }
 
@@ -152,7 +165,8 @@ mod tests {
         tasks.spawn("slow", std::future::pending());
         ending.stop.cancel();
         let began = tokio::time::Instant::now();
-        tasks.run(DRAIN).await.unwrap();
+        let end = tasks.run(DRAIN).await;
+        assert!(end.result.is_ok() && !end.finished, "{end:?}");
         assert_eq!(began.elapsed(), DRAIN);
     }
 
@@ -164,7 +178,26 @@ mod tests {
         ending.stop.cancel();
         ending.hurry.cancel();
         let began = tokio::time::Instant::now();
-        tasks.run(DRAIN).await.unwrap();
+        let end = tasks.run(DRAIN).await;
+        assert!(end.result.is_ok() && !end.finished, "{end:?}");
         assert_eq!(began.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_is_finished_only_if_no_task_broke_anything_off() {
+        for broken_off in [false, true] {
+            let ending = Ending::default();
+            let mut tasks = Supervisor::new(ending.clone());
+            tasks.spawn("health", until_stopped(ending.stop.clone()));
+            let stop = ending.stop.clone();
+            tasks.spawn("lifecycle", async move {
+                stop.cancelled().await;
+                if broken_off { Err(anyhow!("a create was broken off")) } else { Ok(()) }
+            });
+            ending.stop.cancel();
+            let end = tasks.run(DRAIN).await;
+            assert!(end.result.is_ok(), "the end was asked for: {end:?}");
+            assert_eq!(end.finished, !broken_off);
+        }
     }
 }

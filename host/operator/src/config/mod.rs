@@ -139,8 +139,9 @@ pub struct Probes {
     /// Probes at the same time.
     #[arg(long, env = "MAX_PROBES_IN_FLIGHT", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub max_probes_in_flight: u16,
-    /// External endpoints may be on loopback, link-local addresses and the API server. For tests: otherwise
-    /// whoever may create a Proxy can scan the operator's own machine.
+    /// External endpoints may be on loopback, link-local addresses and the API server, whose addresses are not
+    /// looked up. For tests: otherwise whoever may create a Proxy can scan the operator's own machine. Names of
+    /// a provider's machines must lead to public addresses or its addressCidrs all the same.
     #[arg(long, env = "ALLOW_LOCAL_ENDPOINTS")]
     pub allow_local_endpoints: bool,
     /// Series of each proxy in /metrics; false for large fleets.

@@ -6,7 +6,7 @@
 //! 4. which grant covers it;
 //! 5. headers;
 //! 6. whether this process may still act, unless it only reads;
-//! 7. the route's own checks;
+//! 7. the route's own checks, and 6 once more when there is nothing left to wait for;
 //! 8. the answer, bounded and stripped.
 //!
 //! A refused request is remembered: the call's outcome is then `Denied` with the line that is missing in
@@ -179,13 +179,11 @@ impl CallGate {
         let route = self.policy.route(&origin, &parts.method, path).map_err(GateError::Denied)?;
         let _slot = self.concurrent.try_acquire().map_err(|_| Error::ConnectionLimitReached)?;
         let body = self.collect(body).await?;
-        if !self.policy.may_send(&parts.method) {
-            tracing::warn!(provider = %self.policy.provider(), method = %parts.method, %origin, "held back: this process may no longer act");
-            return Err(Error::ConnectionTerminated.into());
-        }
+        let leave = policy::Leave::new(&self.policy, &parts.method, &origin);
+        leave.check()?;
         match route {
             policy::Route::Kubernetes(access) => {
-                let limits = kubernetes::Limits { timeout: self.left(), held: &self.held };
+                let limits = kubernetes::Limits { timeout: self.left(), held: &self.held, leave: &leave };
                 kubernetes::send(access, &parts, body, &self.errand, limits).await
             }
             policy::Route::Plain(rule) => {
@@ -194,7 +192,7 @@ impl CallGate {
                     rule,
                     &origin,
                     plain::Outgoing { parts, body },
-                    plain::Limits { times: self.times(options), held: &self.held },
+                    plain::Limits { times: self.times(options), held: &self.held, leave: &leave },
                 )
                 .await
             }

@@ -21,6 +21,7 @@ use tokio_rustls::TlsConnector;
 use wasmtime_wasi_http::Error;
 
 use super::budget::Budget;
+use super::policy::Leave;
 use super::{GateError, MOST_RESPONSE_BYTES, address, headers};
 use crate::config::{EgressRule, Origin};
 
@@ -56,6 +57,7 @@ pub(super) struct Times {
 pub(super) struct Limits<'a> {
     pub(super) times: Times,
     pub(super) held: &'a Budget,
+    pub(super) leave: &'a Leave,
 }
 
 impl Times {
@@ -168,6 +170,8 @@ where
     // Dropped with this call: the connection ends with it.
     let mut driver = JoinSet::new();
     driver.spawn(connection);
+    // Finding the name, connecting and TLS took their time.
+    limits.leave.check()?;
     let response =
         timeout_at(first, sender.send_request(request)).await.map_err(|_| Error::HttpResponseTimeout)??;
     let (parts, body) = response.into_parts();

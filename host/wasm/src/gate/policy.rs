@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use egress_proxies_core::ids::ProviderName;
+use wasmtime_wasi_http::Error;
 
 use super::kubernetes::Access;
 use super::plain::PlainClient;
@@ -10,7 +11,7 @@ use super::target;
 use crate::call::mask::one_line;
 use crate::config::{EgressRule, KubernetesResource, Origin};
 
-/// Whether this process may still change anything outside of it: asked before each request that is no read, so
+/// Whether this process may still change anything outside of it: asked before each request that is no read, and right before it is sent, so
 /// that a call that was under way when the process lost the lead changes nothing more.
 #[derive(Clone)]
 pub struct Fence(Arc<dyn Fn() -> bool + Send + Sync>);
@@ -30,6 +31,32 @@ impl Fence {
 impl std::fmt::Debug for Fence {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Fence").field(&(self.0)()).finish()
+    }
+}
+
+/// The fence before one request: asked first, and once more when there is nothing left to wait for, since a
+/// process may be stopped, or lose the lead, while its request waits for room, a name or a connection.
+#[derive(Debug)]
+pub(crate) struct Leave {
+    fence: Fence,
+    changes: bool,
+    what: String,
+}
+
+impl Leave {
+    pub(crate) fn new(policy: &Policy, method: &http::Method, origin: &Origin) -> Self {
+        let what = format!("{method} {origin} of provider {}", policy.provider);
+        Self { fence: policy.fence.clone(), changes: !method.is_safe(), what }
+    }
+
+    /// # Errors
+    /// If the request may not leave now. One that only reads always may.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if !self.changes || (self.fence.0)() {
+            return Ok(());
+        }
+        tracing::warn!(request = %self.what, "held back: this process may no longer act");
+        Err(Error::ConnectionTerminated)
     }
 }
 
@@ -101,11 +128,6 @@ impl Policy {
     /// The same behind this fence.
     pub(crate) fn behind(self, fence: Fence) -> Self {
         Self { fence, ..self }
-    }
-
-    /// Whether a request with this method may leave now.
-    pub(crate) fn may_send(&self, method: &http::Method) -> bool {
-        method.is_safe() || (self.fence.0)()
     }
 
     /// The same with the guest's wishes, which make better suggestions than a single request does.

@@ -106,6 +106,26 @@ async fn a_process_that_may_no_longer_act_reads_and_changes_nothing() {
 }
 
 #[tokio::test]
+async fn a_process_that_may_no_longer_act_once_it_is_connected_sends_nothing() {
+    let (address, _tasks, seen) =
+        server(|stream| write(stream, "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"))
+            .await;
+    let asked = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&asked);
+    // The lead is lost right after the first question.
+    let fence = Fence::new(Arc::new(move || count.fetch_add(1, Ordering::SeqCst) == 0));
+    let policy = Arc::new(policy(vec![rule(address, "/", LOOPBACK)]).behind(fence));
+    let gate = CallGate::new(policy, Network::Granted, Errand::Look, Instant::now() + MINUTE);
+    let sent = gate.send(request("POST", &format!("http://{address}/"), b"{}"), None).await;
+    assert!(matches!(sent, Err(Error::ConnectionTerminated)), "{sent:?}");
+    assert_eq!(asked.load(Ordering::SeqCst), 2);
+    // The next connection is answered after the first one: by then all of that was read.
+    gate.send(request("GET", &format!("http://{address}/"), b""), None).await.unwrap();
+    let heads = seen.lock().unwrap().clone();
+    assert!(heads.len() == 2 && heads[0].is_empty() && heads[1].starts_with("GET "), "{heads:?}");
+}
+
+#[tokio::test]
 async fn what_is_not_granted_is_remembered_with_the_missing_line() {
     let (address, _tasks, seen) =
         server(|stream| write(stream, "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")).await;

@@ -9,7 +9,7 @@ use egress_proxies_core::gc::{
 };
 use egress_proxies_core::ids::{MACHINE_PREFIX, ProviderName};
 use egress_proxies_core::lifecycle::cluster_tags;
-use egress_proxies_core::provider::{Call, Failure, FailureClass, Listing, Lookup, Provider, Reason, Tags};
+use egress_proxies_core::provider::{Call, Failure, FailureClass, Lookup, Provider, Reason, Tags};
 use futures::future::join_all;
 use tokio_util::sync::CancellationToken;
 

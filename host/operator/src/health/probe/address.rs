@@ -42,10 +42,11 @@ impl Resolve for SystemResolver {
 /// All addresses of the Kubernetes API server.
 pub type ApiServerAddresses = Arc<BTreeSet<IpAddr>>;
 
-/// Where probes may be sent, for External endpoints.
+/// Where probes may be sent: External endpoints, and what of the API server is closed to a provider's machines.
 #[derive(Debug, Clone)]
 pub enum EndpointPolicy {
-    /// Anywhere: for tests and single-machine set-ups.
+    /// External endpoints anywhere, and nobody knows where the API server is: for tests and single-machine
+    /// set-ups. A provider's machines are where its networks are, all the same.
     Everywhere,
     /// Not to what is local to the operator.
     NotLocal {
@@ -76,13 +77,14 @@ impl EndpointPolicy {
     /// A machine of a provider. The host has checked an address that the provider said; where a name leads
     /// shows here only, so it is judged by the same rule, with the provider's `networks`.
     fn check_machine(&self, ip: IpAddr, networks: Option<&[IpNet]>) -> Result<(), Failure> {
-        let api_server = match self {
-            Self::Everywhere => return Ok(()),
-            Self::NotLocal { api_server } => api_server.borrow(),
-        };
         let outside = networks.is_some_and(|networks| !address::allowed(ip, networks));
         // On one machine everything has the address of the API server.
-        let is_api_server = api_server.iter().any(|server| led_to(*server) == led_to(ip));
+        let is_api_server = match self {
+            Self::Everywhere => false,
+            Self::NotLocal { api_server } => {
+                api_server.borrow().iter().any(|server| led_to(*server) == led_to(ip))
+            }
+        };
         if is_api_server && (networks.is_some() || !led_to(ip).is_loopback()) {
             return Err(Failure::machine_not_allowed("the Kubernetes API server"));
         }

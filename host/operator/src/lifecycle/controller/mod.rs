@@ -99,6 +99,9 @@ pub enum LifecycleError {
     /// One of the loop's own tasks panicked.
     #[error("{0} died: {1}")]
     Died(String, JoinError),
+    /// It was told to end, and what was under way took too long.
+    #[error("reconciles still under way after {DRAIN:?} were broken off")]
+    BrokenOff,
     /// The election is over for this process.
     #[error("the leader election ended")]
     Election,
@@ -108,7 +111,8 @@ pub enum LifecycleError {
 /// of a create is still written down. Dropping the future ends everything at once, effects under way included.
 ///
 /// # Errors
-/// If a part of the loop ended by itself: the process cannot do its work and should end.
+/// If a part of the loop ended by itself: the process cannot do its work and should end. Or if it was told to end
+/// and had to break something off.
 pub async fn run(setup: LifecycleSetup, cancel: CancellationToken) -> Result<(), LifecycleError> {
     let own_writes = Arc::new(OwnWrites::default());
     let triggers = Arc::new(Triggers::new(Arc::clone(&own_writes), Arc::clone(&setup.clock)));
@@ -178,8 +182,7 @@ async fn work(
                 None => return Ok(()),
                 Some(begun) => begun?,
             }
-            controller.run(&cancel).await;
-            Ok(())
+            controller.run(&cancel).await
         } => worked,
     }
 }
@@ -238,7 +241,7 @@ struct Controller {
 type Ended = (ProxyKey, Option<Option<Duration>>);
 
 impl Controller {
-    async fn run(&self, cancel: &CancellationToken) {
+    async fn run(&self, cancel: &CancellationToken) -> Result<(), LifecycleError> {
         self.reconciler.effects.room.begin(self.triggers.clock.now().mono);
         self.triggers.begin();
         let mut running = JoinSet::new();
@@ -255,9 +258,7 @@ impl Controller {
             }
         }
         let drained = async { while running.join_next().await.is_some() {} };
-        if tokio::time::timeout(DRAIN, drained).await.is_err() {
-            tracing::warn!("reconciles still under way after {DRAIN:?} were broken off");
-        }
+        tokio::time::timeout(DRAIN, drained).await.map_err(|_elapsed| LifecycleError::BrokenOff)
     }
 
     fn start_what_is_due(&self, running: &mut JoinSet<Ended>) -> Option<Duration> {

@@ -26,6 +26,7 @@ use tokio::time::{Instant, timeout};
 use wasmtime_wasi_http::Error;
 
 use super::budget::Budget;
+use super::policy::Leave;
 use super::{Errand, GateError, MOST_RESPONSE_BYTES, headers};
 use crate::config::{KubernetesGrant, KubernetesResource};
 use request::Verb;
@@ -128,6 +129,7 @@ impl Access {
 pub(super) struct Limits<'a> {
     pub(super) timeout: Duration,
     pub(super) held: &'a Budget,
+    pub(super) leave: &'a Leave,
 }
 
 /// Checks and sends one request.
@@ -154,6 +156,8 @@ pub(super) async fn send(
     // The size of the answer shows when it is there: until then it counts as the largest.
     let share = timeout(limits.timeout, limits.held.reserve(MOST_RESPONSE_BYTES)).await;
     let Ok(Some(mut share)) = share else { return Err(Error::ConnectionLimitReached.into()) };
+    // Waiting for room took its time.
+    limits.leave.check()?;
     let left = limits.timeout.saturating_sub(began.elapsed());
     let limits = SendLimits { timeout: left, response_bytes: MOST_RESPONSE_BYTES };
     // The transport keeps the time as well; this one holds even if it does not.

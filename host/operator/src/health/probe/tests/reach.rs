@@ -88,7 +88,7 @@ async fn an_external_name_that_leads_to_loopback_is_refused_before_any_connectio
 #[tokio::test]
 async fn the_name_of_a_machine_leads_where_its_provider_may_have_machines_or_nowhere() {
     let proxy = FakeProxy::saying(OK).await;
-    let ask = async |addresses: Vec<&str>, networks: &[&str]| {
+    let ask = async |addresses: Vec<&str>, networks: &[&str], allow_local: bool| {
         let mut probe = Probe::of(proxy.address, URL);
         probe.target.machine.address = "proxy.example".to_owned();
         probe.target.mode = Mode::Managed;
@@ -96,11 +96,16 @@ async fn the_name_of_a_machine_leads_where_its_provider_may_have_machines_or_now
         let port = proxy.address.port();
         let addresses = addresses.iter().map(|ip| SocketAddr::new(ip.parse().unwrap(), port)).collect();
         let api_server = [IpAddr::from([127, 0, 0, 9])].into_iter().collect();
-        let policy = EndpointPolicy::NotLocal { api_server: watch::channel(Arc::new(api_server)).1 };
+        let api_server = watch::channel(Arc::new(api_server)).1;
+        let policy =
+            if allow_local { EndpointPolicy::Everywhere } else { EndpointPolicy::NotLocal { api_server } };
         HttpProber::new(SystemClock::start(), policy, Arc::new(Names(addresses))).probe(probe.target).await
     };
     let here = ["127.0.0.0/8"];
-    assert_eq!(reason(&ask(vec!["127.0.0.1"], &here).await), None, "{:?}", proxy.heads());
+    for allow_local in [false, true] {
+        let outcome = ask(vec!["127.0.0.1"], &here, allow_local).await;
+        assert_eq!(reason(&outcome), None, "{:?}", proxy.heads());
+    }
     let asked = proxy.heads().len();
     for (addresses, networks) in [
         (vec!["127.0.0.1"], &[][..]),
@@ -110,8 +115,13 @@ async fn the_name_of_a_machine_leads_where_its_provider_may_have_machines_or_now
         (vec!["127.0.0.1", "169.254.169.254"], &here),
         (vec!["127.0.0.9"], &here),
     ] {
-        let outcome = ask(addresses.clone(), networks).await;
-        assert_eq!(reason(&outcome), Some(ProbeReason::EndpointNotAllowed), "{addresses:?}: {outcome:?}");
+        for allow_local in [false, true] {
+            if allow_local && addresses == ["127.0.0.9"] {
+                continue; // where the API server is, is not known then
+            }
+            let outcome = ask(addresses.clone(), networks, allow_local).await;
+            assert_eq!(reason(&outcome), Some(ProbeReason::EndpointNotAllowed), "{addresses:?}: {outcome:?}");
+        }
     }
     assert_eq!(proxy.heads().len(), asked, "nothing was sent");
 }
