@@ -157,7 +157,8 @@ async fn each_call_is_recorded_with_what_became_of_it() {
     let provider = started.ready("p");
     provider.create(&create_request()).await.unwrap_err();
     assert_eq!(recorder.outcomes("create"), ["bad_answer"], "found only when the answer is read");
-    tokio::time::timeout(Duration::from_millis(200), provider.get(&machine())).await.unwrap_err();
+    // Long enough for the guest's thread to begin it, on a busy machine too.
+    tokio::time::timeout(Duration::from_secs(2), provider.get(&machine())).await.unwrap_err();
     for _ in 0..250 {
         if recorder.outcomes("get") == ["cancelled"] {
             return;

@@ -13,6 +13,8 @@ use super::contender::{Contender, short};
 use crate::operator::{Bench, managed};
 
 const SOON: Duration = Duration::from_secs(30);
+/// Less than a Lease takes to run out that its holder did not give up.
+const GIVEN_UP: Duration = Duration::from_secs(9);
 
 fn lease(bench: &Bench) -> Api<Lease> {
     Api::namespaced(bench.client.clone(), &bench.namespace)
@@ -58,7 +60,7 @@ async fn a_leader_that_is_cut_off_stops_acting_before_another_begins_and_nothing
 }
 
 #[tokio::test]
-async fn a_leader_told_to_end_hands_over_in_three_seconds_and_the_next_one_writes_nothing() {
+async fn a_leader_told_to_end_hands_over_at_once_and_the_next_one_writes_nothing() {
     let Some(bench) = Bench::open("told-to-end").await else { return };
     let first = Contender::start(&bench, "first", Timing::default()).await;
     first.leads(SOON).await;
@@ -74,8 +76,10 @@ async fn a_leader_told_to_end_hands_over_in_three_seconds_and_the_next_one_write
 
     let told = Instant::now();
     first.stop().await;
-    second.leads(Duration::from_secs(3)).await;
-    assert!(told.elapsed() < Duration::from_secs(3), "handed over in {:?}", told.elapsed());
+    // Up to 2 s until it looks, and then what it does before it acts. A Lease that was not given up takes 13 s
+    // at least: 15 s from a renewal that is 2 s old.
+    second.leads(GIVEN_UP).await;
+    assert!(told.elapsed() < GIVEN_UP, "handed over in {:?}", told.elapsed());
     tokio::time::sleep(Duration::from_secs(4)).await;
     assert!(!second.effects().is_empty(), "it looks at the machines");
     assert_eq!((second.spy.proxy_writes(), second.spy.events()), (Vec::<String>::new(), 0));

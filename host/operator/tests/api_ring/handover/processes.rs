@@ -14,7 +14,10 @@ use crate::operator::Bench;
 
 /// Time for a process to start on a machine that is busy.
 const START: Duration = Duration::from_mins(1);
-const HAND_OVER: Duration = Duration::from_secs(20);
+/// 2 s until a renewal, 15 s until the Lease has run out, and room for what a new leader reads, three times over.
+const HAND_OVER: Duration = Duration::from_secs(60);
+/// What takes up to 13 s.
+const SOON: Duration = Duration::from_secs(40);
 
 /// One replica that leads, with a Proxy that is Ready and one that is Unhealthy, and another one that stands by.
 struct Pair {
@@ -83,7 +86,8 @@ async fn a_standby_serves_reads_refuses_leases_and_takes_over_from_a_leader_that
 
     pair.leader.signal("KILL");
     let took = pair.standby.leases(HAND_OVER).await;
-    assert!(took > Duration::from_secs(10), "it waited for the Lease to run out: {took:?}");
+    // 15 s from the last renewal, which is less than 10 s old: otherwise it would no longer lead.
+    assert!(took > Duration::from_secs(5), "it waited for the Lease to run out: {took:?}");
     pair.has_handed_over(versions).await;
 }
 
@@ -97,7 +101,7 @@ async fn a_leader_that_is_stopped_for_a_while_ends_when_it_wakes_up() {
     if let Some((status, text)) = pair.leader.lease().await {
         assert!(status == 503 && text.contains("not_leader"), "{text}");
     }
-    assert_eq!(pair.leader.exit_code(Duration::from_secs(5)).await, 1);
+    assert_eq!(pair.leader.exit_code(SOON).await, 1);
     assert!(pair.leader.log().contains("no longer leads and must not act"), "{}", pair.leader.log());
     pair.has_handed_over(versions).await;
 }
@@ -108,8 +112,12 @@ async fn a_leader_that_is_cut_off_from_the_api_server_ends_before_another_one_le
     let versions = pair.versions().await;
     let cut = Instant::now();
     pair.leader.link.cut();
-    assert_eq!(pair.leader.exit_code(Duration::from_secs(14)).await, 1);
-    assert!(pair.holder().await.starts_with("leader_"), "nobody has taken the Lease yet");
+    assert_eq!(pair.leader.exit_code(SOON).await, 1);
+    let holder = pair.holder().await;
+    // At most 10 s until it knows and 2 s for provider calls; another one may lead 15 s after the last renewal,
+    // which is up to 2 s old. Where this machine is so slow that the end comes later, the order proves nothing.
+    let in_time = cut.elapsed() < Duration::from_secs(13);
+    assert!(!in_time || holder.starts_with("leader_"), "nobody may have taken the Lease yet: {holder}");
     assert!(pair.leader.log().contains("could not be renewed in time"), "{}", pair.leader.log());
     pair.standby.leases(HAND_OVER.saturating_sub(cut.elapsed())).await;
     pair.has_handed_over(versions).await;
@@ -120,13 +128,14 @@ async fn a_leader_told_to_end_hands_over_at_once_and_one_whose_lease_is_deleted_
     let Some(pair) = Pair::start("orderly").await else { return };
     let versions = pair.versions().await;
     pair.leader.signal("TERM");
-    let took = pair.standby.leases(Duration::from_secs(10)).await;
-    assert_eq!(pair.leader.exit_code(Duration::from_secs(5)).await, 0);
-    assert!(took < Duration::from_secs(3), "handed over in {took:?}");
+    let took = pair.standby.leases(HAND_OVER).await;
+    assert_eq!(pair.leader.exit_code(SOON).await, 0);
+    // A Lease that was not given up takes 13 s at least.
+    assert!(took < Duration::from_secs(9), "handed over in {took:?}");
     pair.has_handed_over(versions).await;
 
     let leases = Api::<Lease>::namespaced(pair.bench.client.clone(), &pair.bench.namespace);
     leases.delete("egress-proxies-operator", &DeleteParams::default()).await.unwrap();
-    assert_eq!(pair.standby.exit_code(Duration::from_secs(8)).await, 1);
+    assert_eq!(pair.standby.exit_code(SOON).await, 1);
     assert!(pair.standby.log().contains("deleted by somebody else"), "{}", pair.standby.log());
 }
