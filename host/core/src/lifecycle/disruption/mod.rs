@@ -8,6 +8,7 @@
 
 mod bucket;
 mod census;
+mod queue;
 mod share;
 #[cfg(test)]
 mod tests;

@@ -6,26 +6,22 @@ use std::time::Duration;
 use crate::ids::{Incarnation, InstanceId, ProxyUid};
 use crate::time::Moment;
 
-use super::bucket::Bucket;
 use super::census::Standing;
+use super::queue::Queue;
 use super::{Admission, Ask, Caps, Census, Purpose, Refusal};
 
-/// How long a place may be used after its time: as long as a live look allows effects.
-const PLACE_HOLDS: Duration = Duration::from_secs(10);
 /// So many broken machines are never suspicious: a fleet of two or three is mended at once.
 const NEVER_SUSPECT: usize = 2;
 
 /// A machine: id and identity.
-type Target = (InstanceId, Option<Incarnation>);
+pub(super) type Target = (InstanceId, Option<Incarnation>);
 
 /// One provider.
 #[derive(Debug, Clone)]
 pub(super) struct Share {
     born: Moment,
-    replacing: Bucket,
-    deleting: Bucket,
-    places: BTreeMap<(ProxyUid, Target), Moment>,
-    swept: Moment,
+    replacing: Queue,
+    deleting: Queue,
     under_way: BTreeMap<ProxyUid, UnderWay>,
     /// Proxies that serve nobody, and since when.
     down: BTreeMap<ProxyUid, Moment>,
@@ -52,7 +48,7 @@ fn target_of(ask: &Ask) -> Target {
     (ask.machine.clone(), ask.incarnation.clone())
 }
 
-fn refused(why: Refusal, retry: Duration) -> Admission {
+pub(super) fn refused(why: Refusal, retry: Duration) -> Admission {
     Admission::Refused { why, retry }
 }
 
@@ -60,10 +56,8 @@ impl Share {
     pub(super) fn new(caps: &Caps, born: Moment) -> Self {
         Self {
             born,
-            replacing: Bucket::empty(caps.replacements_per_minute, born),
-            deleting: Bucket::empty(caps.deletions_per_minute, born),
-            places: BTreeMap::new(),
-            swept: born,
+            replacing: Queue::empty(caps.replacements_per_minute, born),
+            deleting: Queue::empty(caps.deletions_per_minute, born),
             under_way: BTreeMap::new(),
             down: BTreeMap::new(),
             broken: BTreeMap::new(),
@@ -107,10 +101,6 @@ impl Share {
         let before = std::mem::take(&mut self.down);
         let since = |uid: &ProxyUid| before.get(uid).copied().unwrap_or(now);
         self.down = census.down.iter().map(|uid| (uid.clone(), since(uid))).collect();
-        if now.since(self.swept) > PLACE_HOLDS {
-            self.places.retain(|_, place| now <= *place + PLACE_HOLDS);
-            self.swept = now;
-        }
     }
 
     pub(super) fn ask(&mut self, ask: &Ask, census: &Census, caps: &Caps, now: Moment) -> Admission {
@@ -201,15 +191,11 @@ impl Share {
 
     /// A place under the cap.
     fn place(&mut self, ask: &Ask, now: Moment) -> Admission {
-        let bucket = match ask.purpose {
+        let queue = match ask.purpose {
             Purpose::Deletion => &mut self.deleting,
             Purpose::Exchange | Purpose::Removal | Purpose::Repair | Purpose::Surplus => &mut self.replacing,
         };
-        let key = (ask.uid.clone(), target_of(ask));
-        let known = self.places.get(&key).copied().filter(|place| now <= *place + PLACE_HOLDS);
-        let place = known.unwrap_or_else(|| bucket.place(now));
-        self.places.insert(key, place);
-        if now >= place { Admission::Granted } else { refused(Refusal::Capped, place.since(now)) }
+        queue.ask(&ask.uid, target_of(ask), now)
     }
 }
 

@@ -358,3 +358,49 @@ fn deletions_have_a_cap_of_their_own() {
     let took = fleet.now().since(started);
     assert!(took <= Duration::from_mins(2), "{took:?}");
 }
+
+#[test]
+fn a_deletion_does_not_wait_for_the_place_of_a_replacement() {
+    let mut fleet = Fleet::of(1000, MaxUnavailable::Percent(100));
+    fleet.granted(Purpose::Removal);
+    assert_eq!(fleet.why(999, Purpose::Removal), Some(Refusal::Capped));
+    let last = fleet.ask(999, Purpose::Deletion);
+    assert_eq!(last, Admission::Granted);
+}
+
+/// Each asks when its place comes, and looks at its machine for so long before it does.
+fn granted_within(size: usize, purpose: Purpose, look: u64, seconds: u64) -> Vec<Moment> {
+    let mut fleet = Fleet::of(size, MaxUnavailable::Percent(100));
+    let begin = fleet.clock;
+    let mut due: Vec<(u64, usize)> = (0..size).map(|number| (look, number)).collect();
+    let mut grants = Vec::new();
+    for second in 0..seconds {
+        fleet.clock = begin + Duration::from_secs(second);
+        let (census, now) = (fleet.census(), fleet.now());
+        let mut next = Vec::new();
+        for (at, number) in std::mem::take(&mut due) {
+            if at > second {
+                next.push((at, number));
+                continue;
+            }
+            match fleet.ledger.ask(&fleet.question(number, purpose), &census, now) {
+                Admission::Granted => grants.push(now),
+                Admission::Refused { retry, .. } => next.push((second + retry.as_secs() + 1 + look, number)),
+            }
+        }
+        due = next;
+    }
+    grants
+}
+
+#[test]
+fn whoever_looks_for_long_before_it_asks_gets_through_all_the_same_and_under_the_cap() {
+    for (purpose, size, cap) in [(Purpose::Deletion, 1000, 900), (Purpose::Surplus, 100, 60)] {
+        let grants = granted_within(size, purpose, 14, 300);
+        assert_eq!(grants.len(), size, "{purpose:?}");
+        let minute = |from: &Moment| {
+            grants.iter().filter(|at| *at >= from && at.since(*from) < Duration::from_mins(1)).count()
+        };
+        assert!(grants.iter().map(minute).max() <= Some(cap), "{purpose:?}");
+    }
+}

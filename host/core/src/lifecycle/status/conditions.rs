@@ -3,6 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use crate::crd::{ConditionType, ProxyStatus};
+use crate::lifecycle::ProvisionedReason;
 use crate::time::Now;
 
 /// A condition without its bookkeeping.
@@ -37,18 +38,21 @@ pub(super) fn find(status: &ProxyStatus, kind: ConditionType) -> Option<&Conditi
     status.conditions.iter().find(|condition| condition.type_ == kind.as_str())
 }
 
-/// The conditions with their transition times, which move only when the value changes.
+/// The conditions with their transition times, which move only when the value changes, or a drain begins: from
+/// there on it is counted, and the value may have been False long before.
 pub(super) fn all(
     old: &ProxyStatus,
     facets: [Facet; 3],
     generation: Option<i64>,
     now: Now,
 ) -> Vec<Condition> {
+    let draining = ProvisionedReason::Draining.as_str();
     facets
         .into_iter()
         .map(|facet| {
             let since = find(old, facet.kind)
                 .filter(|old| old.status == facet.value.as_str())
+                .filter(|old| old.reason == facet.reason || facet.reason != draining)
                 .map_or_else(|| Time(whole_seconds(now.wall)), |old| old.last_transition_time.clone());
             Condition {
                 type_: facet.kind.as_str().to_owned(),

@@ -233,3 +233,22 @@ fn abandoning_counts_only_while_the_provider_is_unknown_or_failed() {
     let lives = abandon(Case::published()).provider(ProviderView::Unknown(Vec::new()));
     assert_eq!(lives.decide().row, "the_provider_is_unavailable_the_machine_goes_on");
 }
+
+#[test]
+fn a_drain_begins_when_it_begins_although_the_proxy_was_not_ready_long_before() {
+    // A spec was refused an hour ago; the machine before it is leased, and the correction needs another one.
+    let refused_before = outdated().edit(|observed| {
+        for condition in &mut observed.object.status.conditions {
+            if condition.type_ != "Healthy" {
+                "False".clone_into(&mut condition.status);
+                "PermanentError".clone_into(&mut condition.reason);
+                condition.last_transition_time.0 -= jiff::SignedDuration::from_hours(1);
+            }
+        }
+    });
+    let drains = refused_before.leased(1).granted().written();
+    let restarted = drains.clone().edit(|observed| observed.memory = crate::lifecycle::Memory::new(8));
+    for case in [drains.later(20), runs(restarted.later(20).next_pass())] {
+        assert_eq!(case.decide().row, "the_machine_drains");
+    }
+}
