@@ -15,7 +15,7 @@ use crate::operator::Bench;
 /// Time for a process to start on a machine that is busy.
 const START: Duration = Duration::from_mins(1);
 /// 2 s until a renewal, 15 s until the Lease has run out, and room for what a new leader reads, three times over.
-const HAND_OVER: Duration = Duration::from_secs(60);
+const HAND_OVER: Duration = Duration::from_mins(1);
 /// What takes up to 13 s.
 const SOON: Duration = Duration::from_secs(40);
 
