@@ -145,7 +145,10 @@ async fn a_machine_whose_proxy_is_gone_is_deleted_after_two_passes_and_no_other(
     assert_eq!(machines_of(&bench, "forced").len(), 0);
     collector.passes(3).await;
     assert_eq!(machines_of(&bench, "living").len(), 1);
-    assert_eq!((collector.removed(), bench.cloud.count(Verb::Delete)), (vec![Removed::Deleted], 1));
+    // While it goes it may be looked at again, in case its delete hangs; by then it is gone.
+    let mut removed = collector.removed();
+    removed.retain(|it| *it != Removed::Spared);
+    assert_eq!((removed, bench.cloud.count(Verb::Delete)), (vec![Removed::Deleted], 1));
     collector.stop().await;
 }
 
