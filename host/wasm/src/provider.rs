@@ -129,13 +129,13 @@ impl WasmProvider {
     ) -> Result<Ended<T>, Failure> {
         let (name, op, cut) = (&self.info.name, setup.op, self.cut.clone());
         let seat = self.seats.take();
-        let held = seat.clone();
+        let handle = seat.handle().clone();
         let work = async move {
             let ended = cut.run_until_cancelled(call::run(setup, body)).await;
-            drop((permit, held));
+            drop((permit, seat));
             ended.ok_or_else(|| Failure::new(Reason::Transient, STOPPING))
         };
-        let task = self.tasks.spawn_on(work, seat.handle());
+        let task = self.tasks.spawn_on(work, &handle);
         AbortOnDropHandle::new(task).await.unwrap_or_else(|error| {
             tracing::error!(provider = %name, op = op.label(), %error, "a provider call ended outside of its bounds");
             let what = if error.is_panic() { "the host failed while it handled the call" } else { "the host is shutting down" };

@@ -64,23 +64,12 @@ fn scope(settings: &Settings) -> Result<(Duration, View), &'static str> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Debug, Parser)]
-    struct Line {
-        #[command(flatten)]
-        settings: Settings,
-    }
-
-    fn scope_of(arguments: &[&str]) -> Result<(Duration, View), &'static str> {
-        let line = ["operator", "--providers-config", "p.yaml"].iter().chain(arguments);
-        scope(&Line::parse_from(line).settings)
-    }
+    use crate::config::tests::parse;
 
     #[test]
     fn a_view_of_some_namespaces_needs_to_be_allowed() {
+        let scope_of = |arguments: &[&str]| scope(&parse(arguments).unwrap());
         assert_eq!(scope_of(&[]), Ok((Duration::from_mins(10), View::All)));
         let why = scope_of(&["--namespaces", "a,b"]).unwrap_err();
         assert!(why.contains("--namespaces") && why.contains("--gc-allow-namespaced"), "{why}");

@@ -265,7 +265,7 @@ impl ComponentStore {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use clap::Parser;
 
     use super::*;
@@ -276,7 +276,8 @@ mod tests {
         settings: Settings,
     }
 
-    fn parse(arguments: &[&str]) -> Result<Settings, String> {
+    /// The settings of a command line, beside a providers config.
+    pub(crate) fn parse(arguments: &[&str]) -> Result<Settings, String> {
         let line = ["operator", "--providers-config", "p.yaml"].iter().chain(arguments);
         Line::try_parse_from(line).map(|line| line.settings).map_err(|error| error.to_string())
     }

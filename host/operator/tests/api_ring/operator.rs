@@ -6,17 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use egress_proxies_core::crd::{ConditionType, Proxy};
-use egress_proxies_core::facts::{Fleet, LeaseCounts, Verdicts};
+use egress_proxies_core::facts::{Fleet, LeaseCounts};
 use egress_proxies_core::lifecycle::Policy;
-use egress_proxies_operator::clock::SystemClock;
 use egress_proxies_operator::kubernetes_client;
-use egress_proxies_operator::leadership::Leadership;
-use egress_proxies_operator::lifecycle::{
-    self, LifecycleMetrics, LifecycleSetup, Namespaces, Outcome, Write,
-};
+use egress_proxies_operator::lifecycle::{self, LifecycleMetrics, LifecycleSetup, Outcome, Write};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::wait::await_condition;
 use kube::{Client, Config};
 use serde_json::{Value, json};
@@ -26,11 +21,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cloud::Cloud;
 use crate::provider::{Configured, Shelf};
-use crate::quick::judge;
-pub(crate) use crate::quick::{is_ready, quick};
 pub(crate) use crate::spy::Crash;
 use crate::spy::{Spy, SpyLayer};
 use crate::support::api_server::ApiServer;
+use crate::wiring::{Wiring, judge};
+pub(crate) use crate::wiring::{is_ready, quick};
 
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -53,9 +48,7 @@ impl Bench {
     pub(crate) async fn on(server: &ApiServer, purpose: &str) -> Self {
         let client = server.client();
         let namespace = server.namespace(&client, purpose).await;
-        let kubeconfig = Kubeconfig::read_from(server.kubeconfig()).unwrap();
-        let options = KubeConfigOptions::default();
-        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
+        let config = server.config();
         Self { namespace, client, cloud: Cloud::new(), shelf: Shelf::new(), config }
     }
 
@@ -154,34 +147,20 @@ impl Bench {
         let spy = Spy::new(Arc::clone(&crash));
         let layer = SpyLayer(Arc::clone(&spy));
         let client = kubernetes_client::builder(self.config.clone()).unwrap().with_layer(&layer).build();
+        let providers = Configured::new(Arc::clone(&self.shelf), Arc::clone(&self.cloud), crash);
+        let Wiring { setup, fleet, verdicts } =
+            Wiring::new(client, &self.namespace, Arc::new(providers), self.shelf.changes());
         let metrics = Arc::new(Counted::default());
-        let (fleet, seen) = watch::channel(Fleet::default());
-        let (verdicts, judged) = watch::channel(Verdicts::default());
         let (leases, counted) = watch::channel(LeaseCounts::default());
-        let setup = LifecycleSetup {
-            client,
-            namespaces: Namespaces::Only(vec![self.namespace.clone()]),
-            providers: Arc::new(Configured::new(Arc::clone(&self.shelf), Arc::clone(&self.cloud), crash)),
-            provider_changes: self.shelf.changes(),
-            verdicts: judged,
-            leases: counted,
-            fleet,
-            clock: SystemClock::start(),
-            policy,
-            cluster: "test-cluster".to_owned(),
-            default_probe_url: Some("http://probe.invalid/".to_owned()),
-            instance: "test".to_owned(),
-            leadership: Leadership::alone(),
-            acting: watch::channel(false).0,
-            metrics: Arc::<Counted>::clone(&metrics),
-        };
+        let setup =
+            LifecycleSetup { policy, leases: counted, metrics: Arc::<Counted>::clone(&metrics), ..setup };
         let cancel = CancellationToken::new();
         let mut tasks = JoinSet::new();
         let run = lifecycle::run(setup, cancel.clone());
         tasks.spawn(async move { run.await.unwrap() });
         let cloud = Arc::clone(&self.cloud);
-        tasks.spawn(judge(seen.clone(), verdicts, move |machine| cloud.is_sick(machine)));
-        Operator { spy, metrics, fleet: seen, leases, cancel, tasks }
+        tasks.spawn(judge(fleet.clone(), verdicts, move |machine| cloud.is_sick(machine)));
+        Operator { spy, metrics, fleet, leases, cancel, tasks }
     }
 }
 

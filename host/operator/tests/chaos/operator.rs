@@ -5,27 +5,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use egress_proxies_core::crd::Proxy;
-use egress_proxies_core::facts::{Fleet, LeaseCounts, Verdicts};
-use egress_proxies_operator::clock::SystemClock;
 use egress_proxies_operator::kubernetes_client;
-use egress_proxies_operator::leadership::Leadership;
-use egress_proxies_operator::lifecycle::{self, LifecycleSetup, Namespaces, Silent};
+use egress_proxies_operator::lifecycle;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::wait::await_condition;
 use kube::{Client, Config};
 use serde_json::{Value, json};
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::cloud::Cloud;
 use crate::gate::{Fates, Process};
 use crate::provider::{Configured, Shelf};
-use crate::quick::{judge, quick};
 use crate::support::api_server::ApiServer;
 use crate::wire::WireLayer;
+use crate::wiring::{Wiring, judge};
 
 /// How to reach the API server; shared by all worlds of a test.
 #[derive(Clone)]
@@ -39,10 +34,7 @@ impl Access {
     /// None, with a line that says so, where there is no API server to be had.
     pub(crate) async fn open() -> Option<Self> {
         let server = ApiServer::shared().await?;
-        let kubeconfig = Kubeconfig::read_from(server.kubeconfig()).unwrap();
-        let options = KubeConfigOptions::default();
-        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
-        Some(Self { server, client: server.client(), config })
+        Some(Self { server, client: server.client(), config: server.config() })
     }
 }
 
@@ -173,34 +165,17 @@ impl World {
         let layer = WireLayer(Arc::clone(&process));
         let config = self.access.config.clone();
         let client = kubernetes_client::builder(config).unwrap().with_layer(&layer).build();
-        let (fleet, seen) = watch::channel(Fleet::default());
-        let (verdicts, judged) = watch::channel(Verdicts::default());
         let providers = Configured {
             shelf: Arc::clone(&self.shelf),
             cloud: Arc::clone(&self.cloud),
             process: Arc::clone(&process),
         };
-        let setup = LifecycleSetup {
-            client,
-            namespaces: Namespaces::Only(vec![self.namespace.clone()]),
-            providers: Arc::new(providers),
-            provider_changes: self.shelf.changes(),
-            verdicts: judged,
-            leases: watch::channel(LeaseCounts::default()).1,
-            fleet,
-            clock: SystemClock::start(),
-            policy: quick(),
-            cluster: "test-cluster".to_owned(),
-            default_probe_url: Some("http://probe.invalid/".to_owned()),
-            instance: "test".to_owned(),
-            leadership: Leadership::alone(),
-            acting: watch::channel(false).0,
-            metrics: Arc::new(Silent),
-        };
+        let Wiring { setup, fleet, verdicts } =
+            Wiring::new(client, &self.namespace, Arc::new(providers), self.shelf.changes());
         let mut tasks = JoinSet::new();
         let run = lifecycle::run(setup, CancellationToken::new());
         tasks.spawn(async move { run.await.unwrap() });
-        tasks.spawn(judge(seen, verdicts, |_| false));
+        tasks.spawn(judge(fleet, verdicts, |_| false));
         Operator { process, tasks }
     }
 

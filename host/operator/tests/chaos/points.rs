@@ -11,8 +11,8 @@ use serde_json::json;
 
 use crate::gate::{Effect, Fates, Point, WAYS, Way};
 use crate::operator::{Access, World};
-use crate::quick::is_ready;
 use crate::settings::say;
+use crate::wiring::is_ready;
 
 const AT_ONCE: usize = 27;
 /// A life takes about 3 s on an idle machine.

@@ -14,9 +14,9 @@ use tokio::time::Instant;
 use crate::gate::Fates;
 use crate::operator::{Access, World};
 use crate::provider::Component;
-use crate::quick::is_ready;
 use crate::schedule::{Event, NAMES, Schedule};
 use crate::settings::{Settings, log_if_asked, say};
+use crate::wiring::is_ready;
 
 const AT_ONCE: usize = 24;
 /// Calm takes 2 to 5 s on an idle machine.

@@ -5,15 +5,11 @@
 //! `EPO_GUESTS_DIR` (kubernetes.wasm); `make test` sets them. Without them each test says that it is
 //! skipped. One operator serves all tests of this binary.
 
-#[cfg(test)]
+#![cfg(test)]
+
 mod cluster;
-#[cfg(test)]
 mod external;
-#[cfg(test)]
 mod main_job;
-#[cfg(test)]
 mod operator;
-#[cfg(test)]
 mod replace;
-#[cfg(test)]
 mod squid;

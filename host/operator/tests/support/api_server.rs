@@ -119,11 +119,16 @@ impl ApiServer {
 
     /// A client with all rights. One per test: a client lives on the runtime that made it.
     pub(crate) fn client(&self) -> Client {
+        Client::try_from(self.config()).unwrap()
+    }
+
+    /// How it is reached, with all rights.
+    pub(crate) fn config(&self) -> Config {
         let mut config = Config::new(self.url.parse().unwrap());
         config.auth_info = AuthInfo { token: Some(TOKEN.to_owned().into()), ..AuthInfo::default() };
         config.accept_invalid_certs = true;
         config.default_retry = false;
-        Client::try_from(config).unwrap()
+        config
     }
 
     /// For programs that read one, such as the operator itself or kubectl.

@@ -191,14 +191,8 @@ fn a_page_keeps_only_the_machines_that_were_asked_for() {
     let machine = |id: &str, name: &str, cluster: &str| model::Instance {
         id: id.into(),
         name: name.into(),
-        incarnation: None,
-        state: model::InstanceState::Running,
-        endpoints: Vec::new(),
-        created_at: None,
-        location: None,
-        problem: None,
         tags: vec![model::Pair { key: "cluster".into(), value: cluster.into() }],
-        extra: Vec::new(),
+        ..machine()
     };
     let mask = Mask::default();
     let place = Place { op: Op::List, mask: &mask, address_cidrs: &[], port: None };

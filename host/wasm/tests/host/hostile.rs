@@ -205,6 +205,15 @@ async fn get_must_be_about_the_machine_that_was_asked_for() {
 pub(crate) const SLEEP: &str = r#"(import "wasi:clocks/monotonic-clock@0.2.12" "subscribe-duration" (func $after (param i64) (result i32)))
   (import "wasi:io/poll@0.2.12" "[method]pollable.block" (func $block (param i32)))"#;
 
+#[cfg(test)]
+fn with_create_that_sleeps() -> Guest {
+    Guest {
+        imports: SLEEP.into(),
+        create: "(call $block (call $after (i64.const 1000000000000))) unreachable".into(),
+        ..Guest::default()
+    }
+}
+
 #[tokio::test]
 async fn a_sleeper_ends_at_the_deadline_and_the_next_call_gets_its_turn() {
     let guest = Guest {
@@ -232,11 +241,7 @@ async fn a_sleeper_ends_at_the_deadline_and_the_next_call_gets_its_turn() {
 
 #[tokio::test]
 async fn a_call_does_not_wait_for_its_turn_for_ever() {
-    let guest = Guest {
-        imports: SLEEP.into(),
-        create: "(call $block (call $after (i64.const 1000000000000))) unreachable".into(),
-        ..Guest::default()
-    };
+    let guest = with_create_that_sleeps();
     let (_started, provider) = sample(&guest, "limits: { concurrency: 1 }").await;
     let request = create_request();
     let asks = async {
@@ -254,11 +259,7 @@ async fn a_call_does_not_wait_for_its_turn_for_ever() {
 
 #[tokio::test]
 async fn a_call_that_is_dropped_gives_its_permit_back() {
-    let guest = Guest {
-        imports: SLEEP.into(),
-        create: "(call $block (call $after (i64.const 1000000000000))) unreachable".into(),
-        ..Guest::default()
-    };
+    let guest = with_create_that_sleeps();
     let (_started, provider) = sample(&guest, "limits: { concurrency: 1 }").await;
     let request = create_request();
     tokio::time::timeout(Duration::from_millis(200), provider.create(&request)).await.unwrap_err();
@@ -273,11 +274,7 @@ async fn a_call_that_is_dropped_gives_its_permit_back() {
 
 #[tokio::test]
 async fn a_stopping_host_waits_and_then_cuts_off() {
-    let guest = Guest {
-        imports: SLEEP.into(),
-        create: "(call $block (call $after (i64.const 1000000000000))) unreachable".into(),
-        ..Guest::default()
-    };
+    let guest = with_create_that_sleeps();
     let (started, provider) = sample(&guest, "").await;
     let began = Instant::now();
     let request = create_request();

@@ -25,7 +25,7 @@ pub(super) struct Standing {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Census {
     pub(super) all: BTreeMap<ProxyUid, Standing>,
-    /// Those that serve nobody.
+    /// Those that serve nobody, in order.
     pub(super) down: Vec<ProxyUid>,
 }
 

@@ -98,9 +98,12 @@ impl Share {
         if self.broken.len() <= NEVER_SUSPECT {
             self.slow_start = None;
         }
-        let before = std::mem::take(&mut self.down);
-        let since = |uid: &ProxyUid| before.get(uid).copied().unwrap_or(now);
-        self.down = census.down.iter().map(|uid| (uid.clone(), since(uid))).collect();
+        // Both in order. Each ask comes by here, of a fleet that is mostly the one of the ask before.
+        if !self.down.keys().eq(&census.down) {
+            let before = std::mem::take(&mut self.down);
+            let since = |uid: &ProxyUid| before.get(uid).copied().unwrap_or(now);
+            self.down = census.down.iter().map(|uid| (uid.clone(), since(uid))).collect();
+        }
     }
 
     pub(super) fn ask(&mut self, ask: &Ask, census: &Census, caps: &Caps, now: Moment) -> Admission {

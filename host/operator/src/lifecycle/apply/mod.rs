@@ -126,7 +126,7 @@ impl Effects {
         let answer = self.api(key).get(&key.name).await;
         written::sort(answer, |found| {
             if found.metadata.uid.as_deref() == Some(object.uid.as_str()) {
-                self.own_writes.keep(Arc::new(found));
+                self.own_writes.keep(found);
             }
         })
     }
@@ -146,7 +146,7 @@ impl Effects {
     }
 
     fn sorted(&self, object: &ObjectFacts, what: Write, answer: Result<Proxy, kube::Error>) -> Written {
-        let result = written::sort(answer, |object| self.own_writes.keep(Arc::new(object)));
+        let result = written::sort(answer, |object| self.own_writes.keep(object));
         let outcome = match &result {
             Written::Done(_) => recorder::Outcome::Done,
             Written::Conflict | Written::Gone => recorder::Outcome::Stale,

@@ -86,12 +86,12 @@ fn key_of<K: Resource>(object: &K) -> ObjectKey {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use k8s_openapi::api::core::v1::ConfigMap;
     use serde_json::json;
 
-    fn object(name: &str, version: &str) -> ConfigMap {
+    pub(crate) fn object(name: &str, version: &str) -> ConfigMap {
         serde_json::from_value(json!({
             "metadata": {"namespace": "ns", "name": name, "uid": "u", "resourceVersion": version}
         }))

@@ -21,16 +21,14 @@ impl OwnWrites {
     }
 
     /// Keeps the answer of a write, or of a live read.
-    pub(crate) fn keep(&self, object: Arc<Proxy>) {
+    pub(crate) fn keep(&self, mut object: Proxy) {
         let Some(uid) = object.uid() else { return };
         // Most of an object, and of no use to anybody here; the caches do without it too.
-        let mut object = Arc::unwrap_or_clone(object);
         object.metadata.managed_fields = None;
-        let object = Arc::new(object);
         let mut map = self.map();
         let newer = map.get(&uid).is_none_or(|kept| !is_newer(kept, &object));
         if newer {
-            map.insert(uid, object);
+            map.insert(uid, Arc::new(object));
         }
     }
 
@@ -66,15 +64,13 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn proxy(version: &str) -> Arc<Proxy> {
-        Arc::new(
-            serde_json::from_value(json!({
-                "apiVersion": "crawl.example.com/v1alpha1", "kind": "Proxy",
-                "metadata": {"namespace": "ns", "name": "a", "uid": "u", "resourceVersion": version},
-                "spec": {"mode": "Managed", "provider": "p"}
-            }))
-            .unwrap(),
-        )
+    fn proxy(version: &str) -> Proxy {
+        serde_json::from_value(json!({
+            "apiVersion": "crawl.example.com/v1alpha1", "kind": "Proxy",
+            "metadata": {"namespace": "ns", "name": "a", "uid": "u", "resourceVersion": version},
+            "spec": {"mode": "Managed", "provider": "p"}
+        }))
+        .unwrap()
     }
 
     fn version(object: &Proxy) -> String {
@@ -85,10 +81,10 @@ mod tests {
     fn our_write_hides_an_older_store_and_yields_to_a_newer_one() {
         let writes = OwnWrites::default();
         writes.keep(proxy("10"));
-        assert_eq!(version(&writes.newest(proxy("9"))), "10");
-        assert_eq!(version(&writes.newest(proxy("11"))), "11");
+        assert_eq!(version(&writes.newest(Arc::new(proxy("9")))), "10");
+        assert_eq!(version(&writes.newest(Arc::new(proxy("11")))), "11");
         writes.keep(proxy("8"));
-        assert_eq!(version(&writes.newest(proxy("9"))), "10");
+        assert_eq!(version(&writes.newest(Arc::new(proxy("9")))), "10");
         assert!(writes.is_ours("u", "10") && !writes.is_ours("u", "9"));
     }
 
@@ -96,6 +92,6 @@ mod tests {
     fn a_version_that_is_no_number_never_hides_the_store() {
         let writes = OwnWrites::default();
         writes.keep(proxy("zz"));
-        assert_eq!(version(&writes.newest(proxy("9"))), "9");
+        assert_eq!(version(&writes.newest(Arc::new(proxy("9")))), "9");
     }
 }

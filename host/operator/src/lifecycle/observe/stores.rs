@@ -260,16 +260,9 @@ mod tests {
 
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::runtime::watcher::Event;
-    use serde_json::json;
 
+    use super::super::changes::tests::object;
     use super::*;
-
-    fn object(name: &str, version: &str) -> ConfigMap {
-        serde_json::from_value(json!({
-            "metadata": {"namespace": "ns", "name": name, "uid": "u", "resourceVersion": version}
-        }))
-        .unwrap()
-    }
 
     #[tokio::test]
     async fn a_change_is_told_when_the_cache_already_has_it() {

@@ -4,26 +4,25 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use egress_proxies_core::facts::{Fleet, LeaseCounts, Verdicts};
+use egress_proxies_core::facts::Fleet;
 use egress_proxies_core::leader::Timing;
-use egress_proxies_operator::clock::{BootClock, SystemClock};
+use egress_proxies_operator::clock::BootClock;
 use egress_proxies_operator::kubernetes_client;
 use egress_proxies_operator::leader::{Election, ElectionSetup};
 use egress_proxies_operator::leadership::Leadership;
-use egress_proxies_operator::lifecycle::{self, LifecycleSetup, Namespaces, Silent};
+use egress_proxies_operator::lifecycle::{self, LifecycleSetup};
 use kube::Config;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::link::Link;
-use crate::operator::{Bench, Crash, quick};
+use crate::operator::{Bench, Crash};
 use crate::provider::Configured;
-use crate::quick::judge;
 use crate::spy::{Spy, SpyLayer};
 use crate::support::api_server::ApiServer;
+use crate::wiring::{Wiring, judge};
 
 /// Shorter than the real ones, in the same proportion; long enough for a machine that is busy.
 pub(crate) fn short() -> Timing {
@@ -46,17 +45,14 @@ pub(crate) struct Contender {
 }
 
 pub(crate) async fn config(link: &Link) -> Config {
-    let kubeconfig = Kubeconfig::read_from(ApiServer::shared().await.unwrap().kubeconfig()).unwrap();
-    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+    let mut config = ApiServer::shared().await.unwrap().config();
     config.cluster_url = link.url();
     config
 }
 
 /// A link to the API server of this test binary.
 pub(crate) async fn link() -> Link {
-    let kubeconfig = Kubeconfig::read_from(ApiServer::shared().await.unwrap().kubeconfig()).unwrap();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
-    Link::to(&config.cluster_url).await
+    Link::to(&ApiServer::shared().await.unwrap().config().cluster_url).await
 }
 
 impl Contender {
@@ -72,37 +68,21 @@ impl Contender {
         });
         let spy = Spy::new(Crash::never());
         let client = kubernetes_client::builder(config(&link).await).unwrap();
-        let (fleet, seen) = watch::channel(Fleet::default());
-        let (verdicts, judged) = watch::channel(Verdicts::default());
+        let client = client.with_layer(&SpyLayer(Arc::clone(&spy))).build();
+        let (shelf, cloud) = (Arc::clone(&bench.shelf), Arc::clone(&bench.cloud));
+        let providers = Arc::new(Configured::new(shelf, cloud, Crash::never()));
+        let Wiring { setup, fleet, verdicts } =
+            Wiring::new(client, &bench.namespace, providers, bench.shelf.changes());
         let (acting, acts) = watch::channel(false);
         let effects = Arc::new(Mutex::new(Vec::new()));
-        let setup = LifecycleSetup {
-            client: client.with_layer(&SpyLayer(Arc::clone(&spy))).build(),
-            namespaces: Namespaces::Only(vec![bench.namespace.clone()]),
-            providers: Arc::new(Configured::new(
-                Arc::clone(&bench.shelf),
-                Arc::clone(&bench.cloud),
-                Crash::never(),
-            )),
-            provider_changes: bench.shelf.changes(),
-            verdicts: judged,
-            leases: watch::channel(LeaseCounts::default()).1,
-            fleet,
-            clock: SystemClock::start(),
-            policy: quick(),
-            cluster: "test-cluster".to_owned(),
-            default_probe_url: Some("http://probe.invalid/".to_owned()),
-            instance: name.to_owned(),
-            leadership: noting(election.leadership(), Arc::clone(&effects)),
-            acting,
-            metrics: Arc::new(Silent),
-        };
+        let leadership = noting(election.leadership(), Arc::clone(&effects));
+        let setup = LifecycleSetup { instance: name.to_owned(), leadership, acting, ..setup };
         let cancel = CancellationToken::new();
         let (end, ended) = watch::channel(None);
         let mut tasks = JoinSet::new();
         tasks.spawn(process(election, setup, cancel.clone(), end));
-        tasks.spawn(judge(seen.clone(), verdicts, |_| false));
-        Self { spy, link, election_link, fleet: seen, acting: acts, effects, cancel, tasks, ended }
+        tasks.spawn(judge(fleet.clone(), verdicts, |_| false));
+        Self { spy, link, election_link, fleet, acting: acts, effects, cancel, tasks, ended }
     }
 
     /// Waits until it acts.

@@ -1,13 +1,59 @@
-//! What tests of the lifecycle loop share: waits short enough for tests, and health without probes.
+//! A lifecycle loop under test: what it is connected to, waits short enough for tests, and health without probes.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use egress_proxies_core::crd::{Phase, Proxy};
-use egress_proxies_core::facts::{Fleet, Verdict, Verdicts};
+use egress_proxies_core::facts::{Fleet, LeaseCounts, Verdict, Verdicts};
 use egress_proxies_core::ids::Incarnation;
 use egress_proxies_core::lifecycle::{Caps, Policy};
+use egress_proxies_core::provider::Providers;
+use egress_proxies_operator::clock::SystemClock;
+use egress_proxies_operator::leadership::Leadership;
+use egress_proxies_operator::lifecycle::{LifecycleSetup, Namespaces, Silent};
+use kube::Client;
 use tokio::sync::watch;
+
+/// A loop that is not run yet, and the other ends of its channels.
+pub(crate) struct Wiring {
+    /// Alone in its election, with [`quick`] waits and no measures; to be changed before it is run.
+    pub(crate) setup: LifecycleSetup,
+    /// What it publishes.
+    pub(crate) fleet: watch::Receiver<Fleet>,
+    /// What health would say; see [`judge`].
+    pub(crate) verdicts: watch::Sender<Verdicts>,
+}
+
+impl Wiring {
+    /// For the Proxies of one namespace.
+    pub(crate) fn new(
+        client: Client,
+        namespace: &str,
+        providers: Arc<dyn Providers>,
+        provider_changes: watch::Receiver<u64>,
+    ) -> Self {
+        let (fleet, seen) = watch::channel(Fleet::default());
+        let (verdicts, judged) = watch::channel(Verdicts::default());
+        let setup = LifecycleSetup {
+            client,
+            namespaces: Namespaces::Only(vec![namespace.to_owned()]),
+            providers,
+            provider_changes,
+            verdicts: judged,
+            leases: watch::channel(LeaseCounts::default()).1,
+            fleet,
+            clock: SystemClock::start(),
+            policy: quick(),
+            cluster: "test-cluster".to_owned(),
+            default_probe_url: Some("http://probe.invalid/".to_owned()),
+            instance: "test".to_owned(),
+            leadership: Leadership::alone(),
+            acting: watch::channel(false).0,
+            metrics: Arc::new(Silent),
+        };
+        Self { setup, fleet: seen, verdicts }
+    }
+}
 
 /// Waits short enough for tests.
 pub(crate) fn quick() -> Policy {
