@@ -1,5 +1,6 @@
 //! Schemas that are refused, and documents that are judged.
 
+use futures::FutureExt;
 use serde_json::json;
 
 use super::*;
@@ -130,10 +131,24 @@ fn a_document_that_is_too_large_for_its_schema_is_refused_and_a_fault_is_short()
 }
 
 #[tokio::test]
-async fn a_check_runs_where_threads_may_wait() {
-    let schema = Arc::new(DocumentSchema::EmptyOnly);
-    assert!(check(&schema, &Map::new()).await.is_ok());
-    let error = check(&schema, &map(json!({"a": 1}))).await.unwrap_err();
-    let CheckError::Fault(fault) = error else { panic!("{error:?}") };
-    assert_eq!(fault.pointer, "/a");
+async fn only_a_check_that_may_take_long_leaves_its_thread_and_both_find_the_same() {
+    let numbers = r#"{"properties":{"a":{"items":{"type":"integer"}}}}"#;
+    let schema = Arc::new(DocumentSchema::compile(Some(numbers)).unwrap());
+    let none = Arc::new(DocumentSchema::EmptyOnly);
+    let with_fault_last = |items: usize| {
+        let mut all = vec![json!(1); items];
+        all.push(json!("x"));
+        map(json!({"a": all}))
+    };
+    for (schema, document, in_place, pointer) in [
+        (&none, map(json!({"a": 1})), true, "/a"),
+        (&schema, with_fault_last(10), true, "/a/10"),
+        (&schema, with_fault_last(5_000), false, "/a/5000"),
+    ] {
+        assert_eq!(check(schema, &document).now_or_never().is_some(), in_place, "{pointer}");
+        let error = check(schema, &document).await.unwrap_err();
+        let CheckError::Fault(fault) = error else { panic!("{error:?}") };
+        assert_eq!(fault.pointer, pointer);
+    }
+    assert!(check(&none, &Map::new()).await.is_ok());
 }
