@@ -13,6 +13,8 @@ use egress_proxies_core::provider::{
 };
 use tokio::time::Instant;
 
+use crate::record::{Birth, Record, Taken};
+
 /// How long a new machine is missing from lists.
 pub(crate) const LIST_LAG: Duration = Duration::from_millis(150);
 const BOOTS_IN: Duration = Duration::from_millis(60);
@@ -38,6 +40,7 @@ struct State {
     born: u64,
     doubles: Vec<String>,
     story: Vec<String>,
+    record: Record,
 }
 
 /// The cloud.
@@ -148,6 +151,11 @@ impl Cloud {
         self.state().story.join("\n  ")
     }
 
+    /// What happened to machines, and when.
+    pub(crate) fn record(&self) -> Record {
+        self.state().record.clone()
+    }
+
     /// One machine goes, as a cloud does without asking; or it stops.
     pub(crate) fn harm(&self, which: usize, stop: bool) {
         let mut state = self.state();
@@ -159,6 +167,8 @@ impl Cloud {
             self.opened.elapsed(),
             if stop { "stops" } else { "vanishes" }
         ));
+        let incarnation = state.machines.get(&id).and_then(|machine| machine.instance.incarnation.clone());
+        state.record.harmed.extend(incarnation);
         match state.machines.get_mut(&id) {
             Some(machine) if stop && machine.instance.state == InstanceState::Running => {
                 machine.instance.state = InstanceState::Stopped;
@@ -218,6 +228,7 @@ impl State {
             problem: None,
             tags: request.tags.clone(),
         };
+        self.record.births.extend(Birth::of(&instance, now));
         self.machines.insert(id, Machine { instance: instance.clone(), born: now, gone_at: None });
         Ok(instance)
     }
@@ -227,6 +238,7 @@ impl State {
         let same = target.incarnation.is_none() || target.incarnation == machine.instance.incarnation;
         let ours = target.owner.iter().all(|(key, value)| machine.instance.tags.get(key) == Some(value));
         if same && ours && machine.gone_at.is_none() {
+            self.record.taken.extend(Taken::of(&machine.instance, now));
             machine.instance.state = InstanceState::Deleting;
             machine.instance.endpoints.clear();
             machine.gone_at = Some(now + GOES_IN);

@@ -3,6 +3,7 @@
 //! way in it.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -73,6 +74,8 @@ struct State {
     ends: Option<(usize, Way)>,
     seen: Vec<Effect>,
     struck: BTreeMap<&'static str, u64>,
+    /// Writes that were under way when their process ended: they may land whenever the API server comes to it.
+    torn: u64,
     rng: StdRng,
 }
 
@@ -97,7 +100,8 @@ impl Fates {
     pub(crate) fn of_seed(seed: u64) -> Arc<Self> {
         let rng = StdRng::seed_from_u64(seed);
         let (seen, struck) = (Vec::new(), BTreeMap::new());
-        Arc::new(Self { state: Mutex::new(State { once: None, weather: 0, ends: None, seen, struck, rng }) })
+        let state = State { once: None, weather: 0, ends: None, seen, struck, torn: 0, rng };
+        Arc::new(Self { state: Mutex::new(state) })
     }
 
     /// So many effects of a hundred go wrong from now on; with none, nothing else does either.
@@ -119,6 +123,11 @@ impl Fates {
     /// What went wrong so far: how often each kind.
     pub(crate) fn struck(&self) -> BTreeMap<&'static str, u64> {
         self.state.lock().unwrap().struck.clone()
+    }
+
+    /// Writes that may have landed after the next process had begun.
+    pub(crate) fn torn(&self) -> u64 {
+        self.state.lock().unwrap().torn
     }
 
     fn draw(&self, effect: Effect) -> Fate {
@@ -191,11 +200,34 @@ pub(crate) struct Process {
     fates: Arc<Fates>,
     ended: Mutex<bool>,
     told: Notify,
+    under_way: AtomicUsize,
+}
+
+/// A write about a Proxy that was sent and is not answered yet.
+pub(crate) struct UnderWay {
+    process: Arc<Process>,
+    is_answered: bool,
+}
+
+impl UnderWay {
+    pub(crate) fn answered(mut self) {
+        self.is_answered = true;
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.process.under_way.fetch_sub(1, Ordering::SeqCst);
+        if !self.is_answered {
+            self.process.fates.state.lock().unwrap().torn += 1;
+        }
+    }
 }
 
 impl Process {
     pub(crate) fn new(fates: Arc<Fates>) -> Arc<Self> {
-        Arc::new(Self { fates, ended: Mutex::new(false), told: Notify::new() })
+        let (ended, told, under_way) = (Mutex::new(false), Notify::new(), AtomicUsize::new(0));
+        Arc::new(Self { fates, ended, told, under_way })
     }
 
     /// Carries out an effect as its fate wants. The process cannot end in the middle of `act`: a task that is
@@ -215,6 +247,20 @@ impl Process {
         self.end();
         self.told.notify_one();
         std::future::pending().await
+    }
+
+    /// A write is sent now.
+    pub(crate) fn sends(self: &Arc<Self>) -> UnderWay {
+        self.under_way.fetch_add(1, Ordering::SeqCst);
+        UnderWay { process: Arc::clone(self), is_answered: false }
+    }
+
+    /// From now on it has no effects; resolves when those that it had are over.
+    pub(crate) async fn ends_between_writes(&self) {
+        self.end();
+        while self.under_way.load(Ordering::SeqCst) > 0 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
     }
 
     /// Resolves when the process has ended.

@@ -5,17 +5,25 @@
 
 #![cfg(test)]
 
+mod accounts;
+mod books;
 mod churn;
+mod clients;
 mod cloud;
 mod gate;
+mod happen;
 mod operator;
+mod people;
 mod points;
 mod provider;
 mod random;
+mod record;
 mod schedule;
 mod settings;
 #[path = "../support/mod.rs"]
 mod support;
+mod users;
 mod wire;
 #[path = "../support/wiring.rs"]
 mod wiring;
+mod witness;

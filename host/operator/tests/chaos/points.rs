@@ -21,26 +21,29 @@ const PATIENCE: Duration = Duration::from_mins(2);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_operator_stopped_at_any_effect_in_any_way_ends_with_one_machine_and_then_with_none() {
     let Some(access) = Access::open().await else { return };
-    let calm = Fates::calm();
-    whole_life(&access, Arc::clone(&calm)).await.unwrap();
-    let points = points_of(&calm.seen());
-    let counts = points.iter().fold(BTreeMap::<Effect, usize>::new(), |mut counts, point| {
-        *counts.entry(point.effect).or_default() += 1;
-        counts
-    });
     // A live look is needed only where a write did not just show the object.
-    for effect in
-        [Effect::Metadata, Effect::Status, Effect::Create, Effect::Get, Effect::Delete, Effect::List]
-    {
-        assert!(counts.contains_key(&effect), "a life without {effect:?}: {counts:?}");
+    let needed =
+        [Effect::Metadata, Effect::Status, Effect::Create, Effect::Get, Effect::Delete, Effect::List];
+    every_point(&access, "effect points", &needed, life).await;
+}
+
+/// Lives one life per effect of it and way, and says how many there were.
+pub(crate) async fn every_point<L>(access: &Access, title: &str, needed: &[Effect], life: L)
+where
+    L: AsyncFn(&World) -> Result<(), String> + Copy,
+{
+    let counts = counts_of_lives(access, life).await;
+    let points = points_of(&counts);
+    for effect in needed {
+        assert!(counts.contains_key(effect), "a life without {effect:?}: {counts:?}");
     }
     let cases = points.iter().flat_map(|point| WAYS.map(|way| (*point, way)));
-    let lives = futures::stream::iter(cases).map(|(point, way)| one_case(&access, point, way));
+    let lives = futures::stream::iter(cases).map(|(point, way)| one_case(access, point, way, life));
     let results: Vec<_> = lives.buffer_unordered(AT_ONCE).collect().await;
     let failures: Vec<_> = results.iter().filter_map(|result| result.as_ref().err()).collect();
     let struck = results.iter().filter(|result| matches!(result, Ok(true))).count();
     say(&format!(
-        "effect points: {} in one life {counts:?}, x {} ways = {} lives; struck {struck}; failures {}",
+        "{title}: {} in one life {counts:?}, x {} ways = {} lives; struck {struck}; failures {}",
         points.len(),
         WAYS.len(),
         results.len(),
@@ -51,20 +54,47 @@ async fn an_operator_stopped_at_any_effect_in_any_way_ends_with_one_machine_and_
     assert!(struck * 10 >= results.len() * 9, "only {struck} of {} were met", results.len());
 }
 
-fn points_of(seen: &[Effect]) -> Vec<Point> {
-    let mut counts = BTreeMap::<Effect, usize>::new();
-    let number = |effect: &Effect| {
-        let nth = counts.entry(*effect).or_default();
-        *nth += 1;
-        Point { effect: *effect, nth: *nth }
+/// How often each effect comes in a life without a fault. On a busy machine a verdict may come late, and the
+/// status is written once more: what does not come in each of three lives need not come in the next.
+async fn counts_of_lives<L>(access: &Access, life: L) -> BTreeMap<Effect, usize>
+where
+    L: AsyncFn(&World) -> Result<(), String> + Copy,
+{
+    let mut least: Option<BTreeMap<Effect, usize>> = None;
+    for _ in 0..3 {
+        let calm = Fates::calm();
+        whole_life(access, Arc::clone(&calm), life).await.unwrap();
+        let mut counts = BTreeMap::<Effect, usize>::new();
+        for effect in calm.seen() {
+            *counts.entry(effect).or_default() += 1;
+        }
+        if let Some(before) = &least {
+            counts.retain(|effect, _| before.contains_key(effect));
+            for (effect, count) in &mut counts {
+                *count = (*count).min(before[effect]);
+            }
+        }
+        least = Some(counts);
+    }
+    least.unwrap()
+}
+
+fn points_of(counts: &BTreeMap<Effect, usize>) -> Vec<Point> {
+    let numbered = |(effect, count): (&Effect, &usize)| {
+        let effect = *effect;
+        (1..=*count).map(move |nth| Point { effect, nth })
     };
-    seen.iter().map(number).collect()
+    counts.iter().flat_map(numbered).collect()
 }
 
 /// True if the operator met the point.
-async fn one_case(access: &Access, point: Point, way: Way) -> Result<bool, String> {
+async fn one_case<L>(access: &Access, point: Point, way: Way, life: L) -> Result<bool, String>
+where
+    L: AsyncFn(&World) -> Result<(), String>,
+{
     let fates = Fates::once(point, way);
-    whole_life(access, Arc::clone(&fates)).await.map_err(|error| format!("{point:?} {way:?}: {error}"))?;
+    let lived = whole_life(access, Arc::clone(&fates), life).await;
+    lived.map_err(|error| format!("{point:?} {way:?}: {error}"))?;
     let struck = !fates.struck().is_empty();
     let poll = matches!(point.effect, Effect::Get | Effect::Look | Effect::List);
     if !struck && !poll {
@@ -73,8 +103,11 @@ async fn one_case(access: &Access, point: Point, way: Way) -> Result<bool, Strin
     Ok(struck)
 }
 
-/// Created, Ready, edited, Ready with another machine, deleted, gone: whatever happens to the operator.
-async fn whole_life(access: &Access, fates: Arc<Fates>) -> Result<(), String> {
+/// One life, whatever happens to the operator.
+async fn whole_life<L>(access: &Access, fates: Arc<Fates>, life: L) -> Result<(), String>
+where
+    L: AsyncFn(&World) -> Result<(), String>,
+{
     let world = World::new(access, "point", fates).await;
     let life = tokio::time::timeout(PATIENCE, life(&world));
     let lived = tokio::select! {
@@ -88,10 +121,11 @@ async fn whole_life(access: &Access, fates: Arc<Fates>) -> Result<(), String> {
     result.map_err(|error| format!("{error}\n  {}", world.cloud.story()))
 }
 
+/// Created, Ready, edited, Ready with another machine, deleted, gone.
 async fn life(world: &World) -> Result<(), String> {
     world.create("a", json!({"mode": "Managed", "provider": "fake"})).await.unwrap();
     ready_with_one_machine(world, 1).await?;
-    world.patch("a", json!({"spec": {"port": 8888}})).await;
+    world.edit("a", json!({"spec": {"port": 8888}})).await;
     ready_with_one_machine(world, 2).await?;
     if world.cloud.born() != 2 {
         return Err(format!("{} machines were made for two specs", world.cloud.born()));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use egress_proxies_core::ids::ProviderName;
 use egress_proxies_core::provider::{
     Call, CreatePlan, CreateRequest, Deletion, Failure, HostFault, Instance, InstanceRef, Listing, Lookup,
-    Observation, Provider, ProviderInfo, ProviderSettings, Providers, Reason, Tags,
+    Observation, Provider, ProviderInfo, ProviderSettings, Providers, Reason, Replacement, Tags,
 };
 use tokio::sync::watch;
 
@@ -23,16 +23,29 @@ pub(crate) enum Component {
     Removed,
 }
 
+impl Component {
+    /// Nobody can be asked about machines, and nobody knows until when.
+    pub(crate) fn is_unavailable(self) -> bool {
+        match self {
+            Self::Failed | Self::Removed => true,
+            Self::Ready | Self::Loading => false,
+        }
+    }
+}
+
 /// The providers config, which outlives operator processes.
 #[derive(Debug)]
 pub(crate) struct Shelf {
     component: Mutex<Component>,
+    settings: ProviderSettings,
     changes: watch::Sender<u64>,
 }
 
 impl Shelf {
-    pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { component: Mutex::new(Component::Ready), changes: watch::channel(0).0 })
+    pub(crate) fn new(replacement: Replacement) -> Arc<Self> {
+        let component = Mutex::new(Component::Ready);
+        let settings = ProviderSettings { replacement, ..ProviderSettings::default() };
+        Arc::new(Self { component, settings, changes: watch::channel(0).0 })
     }
 
     pub(crate) fn put(&self, component: Component) {
@@ -59,7 +72,7 @@ impl Providers for Configured {
             Component::Failed => Lookup::Failed { stage: "read", reason: "no such file".to_owned() },
             Component::Removed => Lookup::Unknown { configured: Vec::new() },
             Component::Ready => Lookup::Ready(Arc::new(FakeProvider {
-                info: info(name),
+                info: info(name, self.shelf.settings.clone()),
                 cloud: Arc::clone(&self.cloud),
                 process: Arc::clone(&self.process),
             })),
@@ -67,11 +80,11 @@ impl Providers for Configured {
     }
 
     fn settings(&self, _name: &ProviderName) -> Option<ProviderSettings> {
-        Some(ProviderSettings::default())
+        Some(self.shelf.settings.clone())
     }
 }
 
-fn info(name: &ProviderName) -> ProviderInfo {
+fn info(name: &ProviderName, settings: ProviderSettings) -> ProviderInfo {
     ProviderInfo {
         name: name.clone(),
         digest: "sha256:00".to_owned(),
@@ -81,7 +94,7 @@ fn info(name: &ProviderName) -> ProviderInfo {
         list_lag: LIST_LAG,
         takes_access: false,
         longest_call: LONGEST_CALL,
-        settings: ProviderSettings::default(),
+        settings,
     }
 }
 

@@ -11,7 +11,7 @@ use http::{Method, Request, Response};
 use kube::client::Body;
 use tower::{BoxError, Layer, Service, ServiceExt};
 
-use crate::gate::{Effect, Fate, Process};
+use crate::gate::{Effect, Fate, Process, UnderWay};
 
 /// Puts the gate around a service.
 pub(crate) struct WireLayer(pub(crate) Arc<Process>);
@@ -45,13 +45,19 @@ where
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let (inner, process) = (Arc::clone(&self.inner), Arc::clone(&self.process));
         async move {
-            let fate = effect_of(&request).map_or(Fate::Fine, |effect| process.act(effect, |fate| fate));
+            let effect = effect_of(&request);
+            let fate = effect.map_or(Fate::Fine, |effect| process.act(effect, |fate| fate));
+            let is_write = matches!(effect, Some(Effect::Status | Effect::Metadata));
+            let sender = Arc::clone(&process);
             let send = async move {
+                let under_way = is_write.then(|| sender.sends());
                 let answer = {
                     let mut inner = inner.lock().await;
                     inner.ready().await?.call(request)
                 };
-                answer.await
+                let answer = answer.await;
+                under_way.into_iter().for_each(UnderWay::answered);
+                answer
             };
             match fate {
                 Fate::Fine => send.await,
