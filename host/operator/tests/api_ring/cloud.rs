@@ -50,6 +50,7 @@ struct State {
     why_absent: Option<Failure>,
     sick: BTreeSet<Incarnation>,
     shown_as: Option<InstanceState>,
+    taken: Vec<(Instant, String)>,
 }
 
 /// The cloud.
@@ -152,6 +153,11 @@ impl Cloud {
         self.state().bootstraps.clone()
     }
 
+    /// The deletes that began to take a machine away, in order: when, and whose machine.
+    pub(crate) fn taken(&self) -> Vec<(Instant, String)> {
+        self.state().taken.clone()
+    }
+
     pub(crate) fn count(&self, verb: Verb) -> usize {
         self.state().calls.iter().filter(|call| **call == verb).count()
     }
@@ -213,6 +219,8 @@ impl Cloud {
         if instance.state != InstanceState::Deleting {
             instance.state = InstanceState::Deleting;
             instance.endpoints.clear();
+            let name = instance.tags.get("proxy-operator-name").cloned().unwrap_or_default();
+            state.taken.push((Instant::now(), name));
             state.looks.insert(target.id.clone(), 0);
         }
         Deletion::InProgress(None)

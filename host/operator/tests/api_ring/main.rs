@@ -4,6 +4,7 @@
 #![cfg(test)]
 
 mod abandon;
+mod caps;
 mod cloud;
 mod clouds;
 mod crashes;

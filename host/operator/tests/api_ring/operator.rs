@@ -8,6 +8,7 @@ use std::time::Duration;
 use egress_proxies_core::crd::{ConditionType, Proxy};
 use egress_proxies_core::facts::{Fleet, LeaseCounts};
 use egress_proxies_core::lifecycle::Policy;
+use egress_proxies_core::provider::Replacement;
 use egress_proxies_operator::kubernetes_client;
 use egress_proxies_operator::lifecycle::{self, LifecycleMetrics, LifecycleSetup, Outcome, Write};
 use k8s_openapi::api::core::v1::Secret;
@@ -55,6 +56,12 @@ impl Bench {
     /// The operators to come reach the API server at this address; the test itself goes on as before.
     pub(crate) fn through(mut self, address: SocketAddr) -> Self {
         self.config.cluster_url = format!("https://{address}").parse().unwrap();
+        self
+    }
+
+    /// The provider's machines are replaced so.
+    pub(crate) fn replacing(mut self, replacement: Replacement) -> Self {
+        self.shelf = Shelf::replacing(replacement);
         self
     }
 

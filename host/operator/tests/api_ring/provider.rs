@@ -8,7 +8,7 @@ use std::time::Duration;
 use egress_proxies_core::ids::ProviderName;
 use egress_proxies_core::provider::{
     Call, CreatePlan, CreateRequest, Deletion, Failure, Instance, InstanceRef, Listing, Lookup, Observation,
-    Provider, ProviderInfo, ProviderSettings, Providers, Reason, Tags,
+    Provider, ProviderInfo, ProviderSettings, Providers, Reason, Replacement, Tags,
 };
 use tokio::sync::watch;
 
@@ -39,7 +39,13 @@ pub(crate) struct Shelf {
 impl Shelf {
     /// Ready, with one attribute and a probe URL for its Proxies.
     pub(crate) fn new() -> Arc<Self> {
+        Self::replacing(Replacement::default())
+    }
+
+    /// One whose machines are replaced so.
+    pub(crate) fn replacing(replacement: Replacement) -> Arc<Self> {
         let settings = ProviderSettings {
+            replacement,
             probe_url: Some("http://probe.of-the-provider.invalid/".to_owned()),
             attributes: BTreeMap::from([("cloud".to_owned(), "fake".to_owned())]),
             ..ProviderSettings::default()
