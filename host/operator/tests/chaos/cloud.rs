@@ -156,6 +156,11 @@ impl Cloud {
         self.state().record.clone()
     }
 
+    /// Something else happened that the story should have.
+    pub(crate) fn tell(&self, what: &str) {
+        self.state().story.push(format!("{:?} {what}", self.opened.elapsed()));
+    }
+
     /// One machine goes, as a cloud does without asking; or it stops.
     pub(crate) fn harm(&self, which: usize, stop: bool) {
         let mut state = self.state();

@@ -39,6 +39,8 @@ async fn life(world: &World) -> Result<(), String> {
     world.until("a", |proxy| proxy.is_some_and(|it| says(it, "ProviderUnavailable"))).await;
     world.abandon("a").await;
     world.until("a", |proxy| proxy.is_none()).await;
+    // Whoever still has it in a cache, or wrote without an answer, hears of it before the provider is back.
+    tokio::time::sleep(Duration::from_secs(1)).await;
     world.put_provider(Component::Ready);
     tokio::time::sleep(Duration::from_millis(700)).await;
     let left = world.cloud.machines();

@@ -78,11 +78,13 @@ impl World {
 
     /// A person says that the machine may be left behind if nobody can be asked about it.
     pub(crate) async fn abandon(&self, name: &str) {
+        self.cloud.tell(&format!("{name} is to be abandoned"));
         drop(self.patch(name, json!({"metadata": {"annotations": {ABANDON: "true"}}})).await);
     }
 
     /// The provider is another one, or none.
     pub(crate) fn put_provider(&self, component: Component) {
+        self.cloud.tell(&format!("the provider is {component:?}"));
         self.books.provider(component, || self.shelf.put(component));
     }
 
@@ -95,6 +97,7 @@ impl World {
         let proxies = self.proxies();
         loop {
             let Some(proxy) = insist(async || proxies.get_opt(name).await).await.unwrap() else { return };
+            self.cloud.tell(&format!("{name} is deleted by its user"));
             self.books.deleted(proxy.uid());
             let (resource_version, uid) = (proxy.metadata.resource_version, proxy.metadata.uid);
             let preconditions = Some(Preconditions { resource_version, uid });

@@ -18,7 +18,8 @@ use crate::witness::{Life, Seen};
 
 /// A Secret or an edit may be this old before the operator makes a machine without having heard of it.
 const HEARS_WITHIN: Duration = Duration::from_secs(2);
-/// A call that was under way when a deletion was asked for has landed after this long.
+/// A call that was under way when a deletion was asked for has landed after this long, and a cache knows that an
+/// object is gone.
 const LANDS_WITHIN: Duration = Duration::from_secs(1);
 
 /// All that is known of a world.
@@ -184,7 +185,8 @@ impl Evidence {
     fn left_machines_stay(&self) -> Result<(), String> {
         for taken in &self.record.taken {
             let late = |(deleted, gone)| {
-                self.done.was_unavailable_throughout(deleted, gone) && taken.at > deleted + LANDS_WITHIN
+                self.done.was_unavailable_throughout(deleted, gone + LANDS_WITHIN)
+                    && taken.at > deleted + LANDS_WITHIN
             };
             if self.abandoned(&taken.uid).is_some_and(late) {
                 return Err(format!("{taken:?} although it was left behind on purpose"));

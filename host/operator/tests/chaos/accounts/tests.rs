@@ -205,9 +205,13 @@ async fn only_what_a_person_let_go_while_nobody_could_be_asked_may_be_left_behin
 
 #[tokio::test]
 async fn a_machine_that_was_left_behind_and_goes_all_the_same_is_found() {
-    let case = |deleted| Case::new().for_value("n").lost(0, Component::Removed).gone(deleted, 9);
-    assert!(!case(8).is_fine());
-    assert!(case(8).lost(8, Component::Ready).is_fine(), "it could be asked about");
+    let case = || Case::new().for_value("n").lost(0, Component::Removed).gone(6, 8);
+    assert!(!case().is_fine());
+    assert!(case().lost(7, Component::Ready).is_fine(), "it could be asked about");
+    assert!(case().lost(9, Component::Ready).is_fine(), "an operator may not have heard yet that it is gone");
+    let mut under_way = case();
+    under_way.evidence.record.taken[0].at = under_way.at(7);
+    assert!(under_way.is_fine(), "that call was under way");
 }
 
 #[tokio::test]
