@@ -4,22 +4,50 @@
 //! waits for an election by itself.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::watch;
 
 /// Who may act. Every replica publishes the fleet; only one acts.
 #[derive(Clone)]
 pub struct Leadership {
-    /// Becomes true when this process is elected.
+    /// Becomes true when this process is elected, and stays so until it ends.
     pub elected: watch::Receiver<bool>,
-    /// Asked before each effect.
+    /// Asked before each effect. False before the election, and in between while the API server is away: then
+    /// what is due has to be tried again later.
     pub may_act: Arc<dyn Fn() -> bool + Send + Sync>,
+    /// Others may lead instead of this process.
+    pub shared: bool,
 }
+
+/// Between two questions whether an effect under way may go on.
+const GLANCE: Duration = Duration::from_millis(200);
 
 impl Leadership {
     /// There is no other process.
     pub fn alone() -> Self {
-        Self { elected: watch::channel(true).1, may_act: Arc::new(|| true) }
+        Self { elected: watch::channel(true).1, may_act: Arc::new(|| true), shared: false }
+    }
+}
+
+/// Carries out an effect for as long as this process may act; none if it may not, or no longer. An effect that is
+/// broken off may have happened.
+pub async fn while_allowed<T>(
+    may_act: &(dyn Fn() -> bool + Send + Sync),
+    effect: impl Future<Output = T>,
+) -> Option<T> {
+    if !may_act() {
+        return None;
+    }
+    let over = async {
+        while may_act() {
+            tokio::time::sleep(GLANCE).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        done = effect => Some(done),
+        () = over => None,
     }
 }
 

@@ -93,11 +93,14 @@ fn what_is_wrong_with_the_providers_config_is_said_before_the_cluster_is_asked()
 }
 
 #[tokio::test]
-async fn a_signal_ends_a_start_that_waits_for_the_cluster_and_ports_are_not_served_meanwhile() {
+async fn a_signal_ends_a_start_that_waits_for_the_cluster_and_pages_are_not_served_meanwhile() {
     let (server, folder) = silent_cluster(NO_PROVIDER);
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let mut process =
-        run_in(&folder).args(["--probe-address", &free.to_string()]).stderr(Stdio::null()).spawn().unwrap();
+    let mut process = run_in(&folder)
+        .args(["--discovery-address", &free.to_string()])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
     server.set_nonblocking(true).unwrap();
     let server = tokio::net::TcpListener::from_std(server).unwrap();
     let asked = tokio::time::timeout(std::time::Duration::from_secs(30), server.accept()).await;
@@ -135,7 +138,7 @@ fn run_in(folder: &tempfile::TempDir) -> Command {
     command
         .args(["run", "--providers-config", &path(folder.path(), "providers.yaml")])
         .args(["--component-store", &path(folder.path(), "store")])
-        .args(["--discovery-address", anywhere, "--metrics-address", anywhere])
+        .args(["--probe-address", anywhere, "--metrics-address", anywhere])
         .env_clear()
         .env("PATH", "/usr/bin:/bin")
         .env("KUBECONFIG", folder.path().join("kubeconfig"));

@@ -12,15 +12,20 @@ enum View {
     Unknown,
     /// There is none, and has been none since that moment at the latest.
     Absent { since: Moment },
-    /// There is one, in this version since that moment at the latest.
+    /// There is one, in this version since that moment at the latest. Time in which it could not be watched does
+    /// not count.
     Present { record: Record, since: Moment },
 }
 
-/// The lead.
+/// The lead, as this process has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Held {
-    renewed: Moment,
-    until: Moment,
+enum Lead {
+    /// It does not lead.
+    None,
+    /// It leads until then, or led and has not heard yet that this is over.
+    Held { renewed: Moment, until: Moment },
+    /// It led, may no longer act, and does not know of anybody who led since.
+    Paused,
 }
 
 /// One process in the election.
@@ -33,7 +38,7 @@ pub struct Candidate {
     seen: bool,
     looked: Moment,
     not_before: Moment,
-    held: Option<Held>,
+    lead: Lead,
 }
 
 impl Candidate {
@@ -41,12 +46,20 @@ impl Candidate {
     pub fn new(identity: String, timing: Timing) -> Self {
         let never = Moment::default();
         let view = View::Unknown;
-        Self { identity, timing, view, seen: false, looked: never, not_before: never, held: None }
+        Self { identity, timing, view, seen: false, looked: never, not_before: never, lead: Lead::None }
     }
 
     /// Until when this process leads; none if it does not.
     pub fn leads_until(&self) -> Option<Moment> {
-        self.held.map(|held| held.until)
+        match self.lead {
+            Lead::Held { until, .. } => Some(until),
+            Lead::None | Lead::Paused => None,
+        }
+    }
+
+    /// It led, and will go on as soon as a renewal succeeds, unless somebody else led meanwhile.
+    pub fn is_paused(&self) -> bool {
+        self.lead == Lead::Paused
     }
 
     /// Who holds the Lease, as far as is known.
@@ -59,29 +72,34 @@ impl Candidate {
 
     /// What to do next.
     pub fn decide(&self, now: Moment) -> Decision {
-        match self.held {
-            Some(held) => self.lead(held, now),
-            None => self.stand_by(now),
+        match self.lead {
+            Lead::None => self.stand_by(now),
+            Lead::Held { until, .. } if now >= until => row("a_leader_past_its_deadline_pauses", Step::Pause),
+            Lead::Held { renewed, .. } => self.lost().unwrap_or_else(|| self.lead(renewed, now)),
+            Lead::Paused => self.lost().unwrap_or_else(|| self.pause_on(now)),
         }
     }
 
-    fn lead(&self, held: Held, now: Moment) -> Decision {
-        if now >= held.until {
-            return row("a_leader_past_its_deadline_stops", Step::Stop(Loss::Deadline));
-        }
-        let due = match &self.view {
-            View::Absent { .. } => {
-                return row("a_leader_whose_lease_is_gone_stops", Step::Stop(Loss::Deleted));
-            }
+    /// Whoever led and sees that the Lease is not its own any more has lost it: somebody else may have led.
+    fn lost(&self) -> Option<Decision> {
+        match &self.view {
+            View::Unknown => None,
+            View::Absent { .. } => Some(row("a_leader_whose_lease_is_gone_stops", Step::Stop(Loss::Deleted))),
             View::Present { record, .. } => match record.holder.as_deref() {
-                None => return row("a_leader_whose_lease_nobody_holds_stops", Step::Stop(Loss::Emptied)),
+                None => Some(row("a_leader_whose_lease_nobody_holds_stops", Step::Stop(Loss::Emptied))),
                 Some(holder) if holder != self.identity => {
                     let loss = Loss::Taken(holder.to_owned());
-                    return row("a_leader_whose_lease_another_holds_stops", Step::Stop(loss));
+                    Some(row("a_leader_whose_lease_another_holds_stops", Step::Stop(loss)))
                 }
-                Some(_) => (held.renewed + self.timing.retry).max(self.not_before),
+                Some(_) => None,
             },
+        }
+    }
+
+    fn lead(&self, renewed: Moment, now: Moment) -> Decision {
+        let due = match self.view {
             View::Unknown => self.not_before,
+            View::Absent { .. } | View::Present { .. } => (renewed + self.timing.retry).max(self.not_before),
         };
         if now < due {
             return row("a_leader_rests_until_its_next_renewal", Step::Wait(due.since(now)));
@@ -89,6 +107,23 @@ impl Candidate {
         match self.view {
             View::Unknown => row("a_leader_looks_at_a_lease_that_changed", Step::Look),
             View::Absent { .. } | View::Present { .. } => row("a_leader_renews", Step::Renew),
+        }
+    }
+
+    /// The Lease is still this process's own as far as is known. A renewal replaces the version that is known:
+    /// if it succeeds, nobody else was in the Lease since that version, so nobody else has led.
+    fn pause_on(&self, now: Moment) -> Decision {
+        if now < self.not_before {
+            return row(
+                "a_paused_leader_does_not_repeat_a_failure_at_once",
+                Step::Wait(self.not_before.since(now)),
+            );
+        }
+        match self.view {
+            View::Unknown => row("a_paused_leader_looks_at_a_lease_that_changed", Step::Look),
+            View::Absent { .. } | View::Present { .. } => {
+                row("a_paused_leader_renews_what_is_still_its_own", Step::Renew)
+            }
         }
     }
 
@@ -117,8 +152,17 @@ impl Candidate {
             Some(_) | None => {}
         }
         let expires = since + record.duration.min(MOST_DURATION).max(self.timing.lease);
+        if now >= expires && self.is_blind(now) {
+            return row("a_lease_that_could_not_be_watched_is_looked_at", Step::Look);
+        }
         self.until(expires, now)
             .unwrap_or_else(|| row("a_lease_that_did_not_change_for_its_duration_is_taken", Step::Take))
+    }
+
+    /// For so long since the last look, nothing is known of the Lease. It may not have changed because nobody could
+    /// change it; its holder has the first try then.
+    fn is_blind(&self, now: Moment) -> bool {
+        now.since(self.looked) > self.timing.renew
     }
 
     /// Another one may still lead until then; none if nobody does.
@@ -135,13 +179,14 @@ impl Candidate {
 
     /// The Lease was read, none if there is no such object. `now` is after the answer.
     pub fn saw(&mut self, found: Option<Record>, now: Moment) {
+        let blind = self.is_blind(now);
         self.looked = now;
         self.seen |= found.is_some();
         self.view = match (found, &self.view) {
             (None, View::Absent { since }) => View::Absent { since: *since },
             (None, View::Present { .. } | View::Unknown) => View::Absent { since: now },
             (Some(record), View::Present { record: known, since }) if known.version == record.version => {
-                View::Present { record, since: *since }
+                View::Present { record, since: if blind { now } else { *since } }
             }
             (Some(record), View::Present { .. } | View::Absent { .. } | View::Unknown) => {
                 View::Present { record, since: now }
@@ -149,12 +194,12 @@ impl Candidate {
         };
     }
 
-    /// A write of this process succeeded that was sent at `started`. Whoever led and hears of its renewal after
-    /// its deadline has lost the lead nevertheless: meanwhile it was not allowed to act.
+    /// A write of this process succeeded that was sent at `started`. The lead counts from then: an answer that
+    /// comes when that time is over gives none, and what was a pause stays one.
     pub fn wrote(&mut self, record: Record, started: Moment, now: Moment) {
-        let too_late = self.held.is_some_and(|held| now >= held.until);
-        if !too_late {
-            self.held = Some(Held { renewed: started, until: started + self.timing.renew });
+        let until = started + self.timing.renew;
+        if now < until {
+            self.lead = Lead::Held { renewed: started, until };
         }
         self.saw(Some(record), now);
     }
@@ -170,14 +215,19 @@ impl Candidate {
         self.not_before = started + self.timing.retry;
     }
 
+    /// This process may no longer act, and remembers that it led.
+    pub fn pause(&mut self) {
+        self.lead = Lead::Paused;
+    }
+
     /// This process gives up the lead, or has lost it.
     pub fn stand_down(&mut self) {
-        self.held = None;
+        self.lead = Lead::None;
     }
 
     /// Time that a step may take: `longest`, or what is left of the lead.
     pub fn patience(&self, longest: Duration, now: Moment) -> Duration {
-        self.held.map_or(longest, |held| held.until.since(now).min(longest))
+        self.leads_until().map_or(longest, |until| until.since(now).min(longest))
     }
 }
 

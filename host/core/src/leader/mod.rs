@@ -2,8 +2,13 @@
 //!
 //! **Invariant: two processes never believe at the same moment that they lead.** A leader believes it until
 //! [`Timing::renew`] after the *start* of its last renewal that succeeded. Another one takes the Lease only after
-//! it has seen no change of it for [`Timing::lease`], by its own clock; times that others wrote are never
-//! compared with ours. Each write names the version of the Lease that it replaces, so of two writers one fails.
+//! it has seen no change of it for [`Timing::lease`], by its own clock (time in which it could see nothing does not
+//! count); times that others wrote are never compared with ours. Each write names the version of the Lease that it replaces, so of two writers one fails.
+//!
+//! **A leader whose deadline passed pauses.** It does nothing more, but it has not lost anything yet: whoever leads
+//! next has to be in the Lease first. So if it finds the Lease with its own identity, and replaces that very version,
+//! nobody else has led since its last renewal, and it leads again, with all that it remembers. Whatever else it
+//! finds (another holder, none, no Lease) means that somebody may have led: then it stops for good.
 //!
 //! All of it is pure: [`Candidate`] is what one process knows, [`Candidate::decide`] names the next step and its
 //! row in `docs/leader.md`, and what came of the step is told to the candidate. The clock that `now` is taken
@@ -75,16 +80,15 @@ pub enum Step {
     Renew,
     /// Nothing, for so long.
     Wait(Duration),
-    /// This process led and no longer does. It must end.
+    /// This process led and may no longer act, until a renewal succeeds. It need not end.
+    Pause,
+    /// This process led and no longer does, or may have been followed by another one. It must end.
     Stop(Loss),
 }
 
 /// How the lead was lost.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Loss {
-    /// No renewal succeeded in time.
-    #[error("the Lease could not be renewed in time: is the API server reachable?")]
-    Deadline,
     /// Somebody deleted the Lease.
     #[error("the Lease was deleted by somebody else")]
     Deleted,

@@ -4,6 +4,7 @@ use anyhow::Context;
 use kube::{Client, Config};
 
 use super::api_server::ApiServer;
+use super::waiting::until_answered;
 use crate::config::Settings;
 use crate::kubernetes_client;
 
@@ -20,24 +21,31 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
+    /// Waits for an API server that is away, for as long as it takes.
+    ///
+    /// # Errors
+    /// If the configuration is of no use, or the API server refuses what is asked.
     pub(super) async fn connect(settings: &Settings) -> anyhow::Result<Self> {
         let config = kubernetes_client::infer_config().await?;
         let client = kubernetes_client::client(config.clone())?;
+        let server = config.cluster_url.to_string();
         let id = match &settings.cluster_id {
             Some(id) => id.clone(),
-            None => kubernetes_client::cluster_id(&client).await.with_context(|| {
-                format!(
-                    "the namespace kube-system, whose uid names this cluster, could not be read from {}: is the \
-                     API server reachable, and may the operator get namespaces? Or pass --cluster-id",
-                    config.cluster_url
-                )
-            })?,
+            None => until_answered(&server, async || {
+                kubernetes_client::cluster_id(&client).await.with_context(|| {
+                    format!(
+                        "the namespace kube-system, whose uid names this cluster, could not be read from {server}: \
+                         is the API server reachable, and may the operator get namespaces? Or pass --cluster-id"
+                    )
+                })
+            })
+            .await?,
         };
         let api_server = if settings.probes.allow_local_endpoints {
             None
         } else {
             let host = config.cluster_url.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
-            Some(ApiServer::find(client.clone(), host).await?)
+            Some(until_answered(&server, async || ApiServer::find(client.clone(), host.clone()).await).await?)
         };
         Ok(Self { config, client, id, api_server })
     }

@@ -7,25 +7,33 @@ use super::providers::LoadedProviders;
 use super::supervisor::{Ending, Supervisor};
 use crate::http::ops::Gate;
 
-/// All gates. The servers have none: they listen before the first gate could be asked for.
+/// All gates. The servers have none: those of the pages listen before the last gate opens.
 pub(super) struct Gates {
+    api_server: Gate,
     caches: Gate,
     providers: Gate,
 }
 
 impl Gates {
-    /// Gates that open as the fleet and the providers become known.
+    /// Nothing is known yet.
+    pub(super) fn shut() -> Self {
+        Self {
+            api_server: Gate::shut("waiting for the API server, see the log"),
+            caches: Gate::shut("the caches of Proxies and Secrets are being filled"),
+            providers: Gate::shut("providers are being loaded, see /debug/providers"),
+        }
+    }
+
+    /// The API server has answered. The others open as the fleet and the providers become known.
     pub(super) fn watch(
+        &self,
         tasks: &mut Supervisor,
         ending: &Ending,
         mut fleet: watch::Receiver<Fleet>,
         providers: &LoadedProviders,
-    ) -> Self {
-        let gates = Self {
-            caches: Gate::shut("the caches of Proxies and Secrets are being filled"),
-            providers: Gate::shut("providers are being loaded, see /debug/providers"),
-        };
-        let (gate, stop) = (gates.caches.clone(), ending.stop.clone());
+    ) {
+        self.api_server.set(true);
+        let (gate, stop) = (self.caches.clone(), ending.stop.clone());
         tasks.spawn("readiness of the caches", async move {
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
@@ -35,7 +43,7 @@ impl Gates {
             stop.cancelled().await;
             Ok(())
         });
-        let (gate, stop) = (gates.providers.clone(), ending.stop.clone());
+        let (gate, stop) = (self.providers.clone(), ending.stop.clone());
         let (host, mut changed) = (providers.host(), providers.changed());
         tasks.spawn("readiness of the providers", async move {
             loop {
@@ -47,10 +55,9 @@ impl Gates {
                 }
             }
         });
-        gates
     }
 
     pub(super) fn all(&self) -> Vec<Gate> {
-        vec![self.caches.clone(), self.providers.clone()]
+        vec![self.api_server.clone(), self.caches.clone(), self.providers.clone()]
     }
 }

@@ -12,6 +12,7 @@ mod providers;
 mod servers;
 mod supervisor;
 mod suspicions;
+mod waiting;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,7 +46,7 @@ use crate::pool::{MemoryStore, Sweeper, SweeperChannels};
 const DRAIN: Duration = Duration::from_secs(20);
 /// Time for provider calls that nobody waits for any more, after that.
 const PROVIDER_GRACE: Duration = Duration::from_secs(5);
-/// Time for provider calls that are broken off when the lead is lost.
+/// Time for provider calls that are broken off when another process leads.
 const CUT_SHORT: Duration = Duration::from_secs(2);
 /// Between two looks at the tokens file.
 const TOKENS_PERIOD: Duration = Duration::from_secs(5);
@@ -80,13 +81,21 @@ impl Channels {
 pub async fn run(settings: Settings, ending: Ending) -> anyhow::Result<()> {
     // The start waits for others, such as a silent API server; told to end, it is given up.
     let stop = ending.stop.clone();
-    match stop.run_until_cancelled(Box::pin(Application::prepare(settings))).await {
+    match stop.run_until_cancelled(Box::pin(Application::prepare(settings, &ending))).await {
         None => Ok(()),
         Some(prepared) => {
-            let (application, servers, leading) = prepared?;
-            Box::pin(application.run(servers, leading, ending)).await
+            let (application, prepared) = prepared?;
+            Box::pin(application.run(prepared, ending)).await
         }
     }
+}
+
+/// What runs already when the cluster has answered, or begins then.
+struct Prepared {
+    servers: Servers,
+    gates: Gates,
+    leading: Leading,
+    tasks: Supervisor,
 }
 
 /// What the loops are built from.
@@ -101,26 +110,28 @@ struct Application {
 }
 
 impl Application {
-    /// Nothing runs yet, but providers begin to load. What can be wrong on this machine comes first, so that a
-    /// bad start fails at once and says so whatever the cluster does.
-    async fn prepare(settings: Settings) -> anyhow::Result<(Self, Servers, Leading)> {
+    /// Nothing runs yet but the probe server, and providers begin to load. What can be wrong on this machine comes
+    /// first, so that a bad start fails at once and says so whatever the cluster does; then the cluster is waited for.
+    async fn prepare(settings: Settings, ending: &Ending) -> anyhow::Result<(Self, Prepared)> {
         let planned = ProviderPlan::read(&settings)?;
-        let servers = Servers::bind(&settings.servers)?;
+        let (servers, probes) = Servers::bind(&settings.servers)?;
         let per_proxy = if settings.probes.per_proxy_metrics { PerProxy::On } else { PerProxy::Off };
         let metrics = Arc::new(Metrics::new(per_proxy).context("the metrics could not be registered")?);
+        let (mut tasks, gates) = (Supervisor::new(ending.clone()), Gates::shut());
+        probes.spawn(&mut tasks, ending, gates.all())?;
         let cluster = Cluster::connect(&settings).await?;
         let leading = Leading::new(&settings, &cluster)?;
         let leadership = leading.leadership();
         let providers = planned.start(&cluster, &metrics, &leadership)?;
         let (channels, clock) = (Channels::open(), SystemClock::start());
         let application = Self { settings, cluster, leadership, providers, channels, clock, metrics };
-        Ok((application, servers, leading))
+        Ok((application, Prepared { servers, gates, leading, tasks }))
     }
 
-    async fn run(mut self, servers: Servers, leading: Leading, ending: Ending) -> anyhow::Result<()> {
+    async fn run(mut self, prepared: Prepared, ending: Ending) -> anyhow::Result<()> {
+        let Prepared { servers, gates, leading, mut tasks } = prepared;
         let stop = ending.stop.clone();
-        let mut tasks = Supervisor::new(ending.clone());
-        let gates = Gates::watch(&mut tasks, &ending, self.channels.fleet.subscribe(), &self.providers);
+        gates.watch(&mut tasks, &ending, self.channels.fleet.subscribe(), &self.providers);
         let (ask, asked) = mpsc::channel(PROBE_BACKLOG);
         let (good, good_probes) = mpsc::channel(PROBE_BACKLOG);
         let store = self.start_pool(&mut tasks, &stop, ask, good_probes);
@@ -136,7 +147,6 @@ impl Application {
             metrics: Arc::clone(&self.metrics),
             providers: self.providers.debug(),
             suspicions: suspicions::page(self.channels.suspicions.subscribe()),
-            gates: gates.all(),
         };
         servers.spawn(&mut tasks, &ending, self.api(store, tokens), pages)?;
         collection::start(&mut tasks, &stop, &self);
@@ -268,7 +278,7 @@ impl Application {
 
 /// Runs until the end, and ends in order: what is under way, then provider calls, then the lead. The lead is
 /// given up only if nothing was broken off: what was sent may still happen, and the next leader must not begin
-/// before that is likely over. Whoever loses the lead finishes nothing: another process may act soon.
+/// before that is likely over. Whoever loses the lead to another process finishes nothing; a pause is no loss.
 async fn end(mut leading: Leading, tasks: Supervisor, providers: &LoadedProviders) -> anyhow::Result<()> {
     let End { result, finished } = match leading.beside(tasks.run(DRAIN)).await {
         Ok(end) => end,

@@ -1,4 +1,4 @@
-//! The three listeners: discovery and leases, metrics, probes.
+//! The three listeners: probes, which answer from the beginning, discovery and leases, and metrics.
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -21,8 +21,10 @@ const BACKLOG: u32 = 1024;
 pub(super) struct Servers {
     discovery: Bound,
     metrics: Bound,
-    probes: Bound,
 }
+
+/// The one that listens while the start waits: a process that waits must not be killed for it.
+pub(super) struct ProbeServer(Bound);
 
 struct Bound {
     flag: &'static str,
@@ -35,16 +37,15 @@ pub(super) struct Pages {
     pub(super) metrics: Arc<Metrics>,
     pub(super) providers: JsonSource,
     pub(super) suspicions: JsonSource,
-    pub(super) gates: Vec<Gate>,
 }
 
 impl Servers {
-    pub(super) fn bind(addresses: &config::Servers) -> anyhow::Result<Self> {
-        Ok(Self {
+    pub(super) fn bind(addresses: &config::Servers) -> anyhow::Result<(Self, ProbeServer)> {
+        let pages = Self {
             discovery: Bound::to("--discovery-address", addresses.discovery_address)?,
             metrics: Bound::to("--metrics-address", addresses.metrics_address)?,
-            probes: Bound::to("--probe-address", addresses.probe_address)?,
-        })
+        };
+        Ok((pages, ProbeServer(Bound::to("--probe-address", addresses.probe_address)?)))
     }
 
     pub(super) fn spawn(
@@ -54,7 +55,7 @@ impl Servers {
         api: Api,
         pages: Pages,
     ) -> anyhow::Result<()> {
-        let Pages { metrics, providers, suspicions, gates } = pages;
+        let Pages { metrics, providers, suspicions } = pages;
         let text = Arc::new(move || metrics.text().map_err(|error| error.to_string()));
         let routers = [
             ("discovery API", self.discovery, http::router(api)),
@@ -63,12 +64,26 @@ impl Servers {
                 self.metrics,
                 ops::metrics(ops::Sources { metrics: text, providers, suspicions }),
             ),
-            ("probe server", self.probes, ops::probes(gates)),
         ];
         for (name, bound, router) in routers {
-            let serving = http::serve(bound.listen()?, router, Limits::default(), ending.stop.clone());
+            let serving = http::serve(bound.listen(name)?, router, Limits::default(), ending.stop.clone());
             tasks.spawn(name, async move { Ok(serving.await?) });
         }
+        Ok(())
+    }
+}
+
+impl ProbeServer {
+    pub(super) fn spawn(
+        self,
+        tasks: &mut Supervisor,
+        ending: &Ending,
+        gates: Vec<Gate>,
+    ) -> anyhow::Result<()> {
+        let name = "probe server";
+        let listener = self.0.listen(name)?;
+        let serving = http::serve(listener, ops::probes(gates), Limits::default(), ending.stop.clone());
+        tasks.spawn(name, async move { Ok(serving.await?) });
         Ok(())
     }
 }
@@ -90,9 +105,12 @@ impl Bound {
         Ok(Self { flag, address, socket })
     }
 
-    fn listen(self) -> anyhow::Result<TcpListener> {
+    fn listen(self, server: &str) -> anyhow::Result<TcpListener> {
         let Self { flag, address, socket } = self;
-        socket.listen(BACKLOG).with_context(|| cannot_listen(flag, address))
+        let listener = socket.listen(BACKLOG).with_context(|| cannot_listen(flag, address))?;
+        let address = listener.local_addr().with_context(|| cannot_listen(flag, address))?;
+        tracing::info!(server, %address, "listening");
+        Ok(listener)
     }
 }
 

@@ -10,6 +10,8 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use crate::lifecycle::LifecycleError;
+
 /// How the process is told to end.
 #[derive(Debug, Clone, Default)]
 pub struct Ending {
@@ -32,7 +34,7 @@ pub(super) struct Supervisor {
 pub(super) struct End {
     /// The reason of the task that died, if one did.
     pub(super) result: anyhow::Result<()>,
-    /// Each finished what it had begun: nothing was broken off.
+    /// Each finished what it had begun, or had begun nothing: nothing was broken off.
     pub(super) finished: bool,
 }
 
@@ -65,7 +67,7 @@ impl Supervisor {
         let drained = self.drain(drain).await;
         match reason {
             None => End { result: Ok(()), finished: drained },
-            Some(reason) => End { result: Err(reason), finished: false },
+            Some(reason) => End { finished: drained && had_begun_nothing(&reason), result: Err(reason) },
         }
     }
 
@@ -103,6 +105,10 @@ impl Supervisor {
     fn name_of(&self, ended: &Ended) -> &'static str {
         name(&self.names, id(ended))
     }
+}
+
+fn had_begun_nothing(reason: &anyhow::Error) -> bool {
+    reason.downcast_ref::<LifecycleError>().is_some_and(LifecycleError::is_before_the_beginning)
 }
 
 fn id(ended: &Ended) -> Id {
@@ -181,6 +187,25 @@ mod tests {
         let end = tasks.run(DRAIN).await;
         assert!(end.result.is_ok() && !end.finished, "{end:?}");
         assert_eq!(began.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_dies_before_it_began_anything_broke_nothing_off() {
+        for slow in [false, true] {
+            let ending = Ending::default();
+            let mut tasks = Supervisor::new(ending.clone());
+            let unread = LifecycleError::Unread { watches: "the watch".to_owned(), after: DRAIN };
+            tasks.spawn("lifecycle", async { Err(unread.into()) });
+            let stop = ending.stop.clone();
+            tasks.spawn("gc", async move {
+                stop.cancelled().await;
+                tokio::time::sleep(if slow { DRAIN * 2 } else { Duration::ZERO }).await;
+                Ok(())
+            });
+            let end = tasks.run(DRAIN).await;
+            assert!(format!("{:#}", end.result.unwrap_err()).contains("no list came for the watch"));
+            assert_eq!(end.finished, !slow, "what others had begun counts");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -184,10 +184,10 @@ impl ApiError {
         Self { retry_after: Some(2), ..Self::new(Code::NotReady, message) }
     }
 
-    /// Leases are kept by another replica, or by none for a moment.
+    /// Leases are given by another replica, or by none for now.
     pub(super) fn not_leader() -> Self {
-        let message = "this replica stands by and keeps no leases; send the request again over a new connection, \
-                       which may reach the replica that does";
+        let message = "this replica gives no leases now: it stands by, or cannot reach the Kubernetes API and waits \
+                       for it; send the request again over a new connection, which may reach the replica that does";
         Self { retry_after: Some(1), ..Self::new(Code::NotLeader, message) }
     }
 

@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info, warn};
+use tracing::{debug, warn};
 
 /// Bounds of a server.
 #[derive(Debug, Clone, Copy)]
@@ -61,7 +61,7 @@ pub async fn serve(
     limits: Limits,
     stop: CancellationToken,
 ) -> Result<(), io::Error> {
-    info!(address = %listener.local_addr()?, "listening");
+    debug!(address = %listener.local_addr()?, "listening");
     let permits = Arc::new(Semaphore::new(limits.connections));
     let mut connections = JoinSet::new();
     loop {

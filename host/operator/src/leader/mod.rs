@@ -3,7 +3,8 @@
 //! The Lease is fenced by time: [`Leadership::may_act`] compares a clock that goes on while the machine is
 //! suspended with the end of the lead, which only a renewal that succeeded moves. So a process that was stopped,
 //! cut off or forgotten by the scheduler may no longer act when it comes back, whether or not this loop has run
-//! since. Must never extend the lead for another reason, and must never resend a write by itself.
+//! since. A leader that may no longer act pauses: the process goes on, and leads again if it finds that nobody else
+//! did. Must never extend the lead for another reason, and must never resend a write by itself.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -127,7 +128,7 @@ impl Election {
     pub fn leadership(&self) -> Leadership {
         let (until, clock) = (Arc::clone(&self.until), Arc::clone(&self.setup.clock));
         let may_act = move || nanos(clock.now().mono) < until.load(Ordering::SeqCst);
-        Leadership { elected: self.elected.subscribe(), may_act: Arc::new(may_act) }
+        Leadership { elected: self.elected.subscribe(), may_act: Arc::new(may_act), shared: true }
     }
 
     /// Takes part until this process must end. Dropping the future loses nothing but an answer.
@@ -142,6 +143,10 @@ impl Election {
                 }
                 Step::Look => self.look().await,
                 Step::Create | Step::Take | Step::Renew => self.write().await,
+                Step::Pause => {
+                    self.pause();
+                    Ok(())
+                }
                 Step::Stop(loss) => {
                     self.stand_down();
                     return loss.into();
@@ -188,6 +193,19 @@ impl Election {
         self.setup.clock.now().mono
     }
 
+    /// Whoever acts is told by [`Leadership::may_act`] alone: what this process knows stays right, see
+    /// [`egress_proxies_core::leader`].
+    fn pause(&mut self) {
+        self.until.store(0, Ordering::SeqCst);
+        self.candidate.pause();
+        tracing::warn!(
+            lease = %self.lease_name(),
+            "the lead pauses: the Lease could not be renewed in time. Is the API server reachable? Until it answers, \
+             nothing is made, changed, deleted or leased; proxies that run go on being probed and listed, and \
+             leases and cooldowns are kept"
+        );
+    }
+
     fn stand_down(&mut self) {
         self.until.store(0, Ordering::SeqCst);
         self.candidate.stand_down();
@@ -227,9 +245,10 @@ impl Election {
         };
         match answer {
             Ok(written) => {
+                let paused = self.candidate.is_paused();
                 self.candidate.wrote(record(&written), started.mono, self.now());
                 self.lease = Some(written);
-                self.led();
+                self.led(paused);
                 Ok(())
             }
             Err(Fault::Conflict) => {
@@ -265,13 +284,15 @@ impl Election {
     }
 
     /// Tells everybody, if the lead still lasts.
-    fn led(&mut self) {
+    fn led(&mut self, paused: bool) {
         self.refused = None;
         let Some(until) = self.candidate.leads_until().filter(|until| self.now() < *until) else { return };
         self.until.store(nanos(until), Ordering::SeqCst);
         let new = self.elected.send_if_modified(|elected| !std::mem::replace(elected, true));
         if new {
             tracing::info!(lease = %self.lease_name(), identity = %self.setup.identity, "elected: this process leads");
+        } else if paused {
+            tracing::info!(lease = %self.lease_name(), "the pause is over: this process leads again, and nobody else has led meanwhile");
         }
         self.told.clear();
     }

@@ -1,8 +1,11 @@
-//! What a candidate does that is never let in.
+//! What a candidate does that is never let in, and what a leader does whose API server is away.
 
-use http::{Request, Response};
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+
+use http::{Method, Request, Response};
 use kube::client::Body;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 use tower::BoxError;
 
@@ -22,18 +25,22 @@ fn answering(status: u16, reason: &'static str) -> Client {
     Client::new(service, "default")
 }
 
+fn candidate(client: Client) -> Election {
+    Election::new(ElectionSetup {
+        client,
+        namespace: "here".to_owned(),
+        name: "lease".to_owned(),
+        identity: "me".to_owned(),
+        timing: Timing::default(),
+        clock: SystemClock::start(),
+    })
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_candidate_without_rights_or_namespace_ends_after_a_while_and_says_what_to_apply() {
     for (status, reason) in [(403, "Forbidden"), (404, "NotFound")] {
         let began = Instant::now();
-        let mut election = Election::new(ElectionSetup {
-            client: answering(status, reason),
-            namespace: "here".to_owned(),
-            name: "lease".to_owned(),
-            identity: "me".to_owned(),
-            timing: Timing::default(),
-            clock: SystemClock::start(),
-        });
+        let mut election = candidate(answering(status, reason));
         let leadership = election.leadership();
         let said = election.run().await.to_string();
         for part in
@@ -48,13 +55,113 @@ async fn a_candidate_without_rights_or_namespace_ends_after_a_while_and_says_wha
 
 #[tokio::test(start_paused = true)]
 async fn a_candidate_waits_for_a_server_that_fails_for_as_long_as_it_takes() {
-    let mut election = Election::new(ElectionSetup {
-        client: answering(500, "InternalError"),
-        namespace: "here".to_owned(),
-        name: "lease".to_owned(),
-        identity: "me".to_owned(),
-        timing: Timing::default(),
-        clock: SystemClock::start(),
-    });
+    let mut election = candidate(answering(500, "InternalError"));
     assert!(timeout(REFUSED * 20, election.run()).await.is_err(), "it ended");
+}
+
+/// An API server that has one Lease, and can be away.
+#[derive(Default)]
+struct Shelf {
+    lease: Mutex<Option<Value>>,
+    away: AtomicBool,
+    writes: AtomicU64,
+}
+
+impl Shelf {
+    fn client(self: &Arc<Self>) -> Client {
+        let shelf = Arc::clone(self);
+        Client::new(
+            tower::service_fn(move |request: Request<Body>| Arc::clone(&shelf).answer(request)),
+            "here",
+        )
+    }
+
+    async fn answer(self: Arc<Self>, request: Request<Body>) -> Result<Response<Body>, BoxError> {
+        if self.away.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+        let method = request.method().clone();
+        let body = request.into_body().collect_bytes().await?;
+        let mut lease = self.lease.lock().unwrap();
+        let known = lease.as_ref().map_or(Value::Null, |it| it["metadata"]["resourceVersion"].clone());
+        if method == Method::GET {
+            return Ok(match &*lease {
+                Some(lease) => answer(200, lease),
+                None => answer(404, &json!({"kind": "Status", "status": "Failure", "code": 404})),
+            });
+        }
+        let mut wanted: Value = serde_json::from_slice(&body)?;
+        if wanted["metadata"]["resourceVersion"] != known {
+            return Ok(answer(409, &json!({"kind": "Status", "status": "Failure", "code": 409})));
+        }
+        let version = self.writes.fetch_add(1, Ordering::SeqCst).to_string();
+        wanted["metadata"]["resourceVersion"] = json!(version);
+        *lease = Some(wanted.clone());
+        Ok(answer(200, &wanted))
+    }
+
+    fn held_by(&self) -> String {
+        let lease = self.lease.lock().unwrap();
+        lease.as_ref().unwrap()["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned()
+    }
+}
+
+fn answer(status: u16, body: &Value) -> Response<Body> {
+    Response::builder().status(status).body(Body::from(body.to_string().into_bytes())).unwrap()
+}
+
+/// Lets the election go on for so long.
+async fn goes_on(election: &mut Election, seconds: u64) {
+    let ended = timeout(Duration::from_secs(seconds), election.run()).await;
+    assert!(ended.is_err(), "it ended: {}", ended.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_pauses_while_the_api_server_is_away_and_then_goes_on_with_its_lease() {
+    let shelf = Arc::new(Shelf::default());
+    let mut election = candidate(shelf.client());
+    let Leadership { elected, may_act, .. } = election.leadership();
+    goes_on(&mut election, 5).await;
+    assert!(*elected.borrow() && may_act());
+
+    shelf.away.store(true, Ordering::SeqCst);
+    goes_on(&mut election, 7).await;
+    assert!(may_act(), "less than 10 s after its last renewal");
+    goes_on(&mut election, 4).await;
+    assert!(*elected.borrow() && !may_act());
+    goes_on(&mut election, 3600).await;
+    assert!(*elected.borrow() && !may_act());
+
+    shelf.away.store(false, Ordering::SeqCst);
+    goes_on(&mut election, 8).await;
+    assert!(may_act());
+    assert_eq!(shelf.held_by(), "me");
+    let transitions = shelf.lease.lock().unwrap().as_ref().unwrap()["spec"]["leaseTransitions"].clone();
+    assert_eq!(transitions, 0, "it never changed hands");
+    election.release().await;
+    assert!(!may_act());
+    assert_eq!(shelf.held_by(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_leader_ends_when_it_finds_another_one_in_its_lease() {
+    let shelf = Arc::new(Shelf::default());
+    let mut election = candidate(shelf.client());
+    let Leadership { elected, may_act, .. } = election.leadership();
+    goes_on(&mut election, 5).await;
+    shelf.away.store(true, Ordering::SeqCst);
+    goes_on(&mut election, 30).await;
+    let edit = |lease: &mut Value| {
+        lease["spec"]["holderIdentity"] = json!("other");
+        lease["metadata"]["resourceVersion"] = json!("of the other one");
+    };
+    edit(shelf.lease.lock().unwrap().as_mut().unwrap());
+    shelf.away.store(false, Ordering::SeqCst);
+    let said = timeout(Duration::from_secs(10), election.run()).await.unwrap().to_string();
+    assert!(
+        said.contains("no longer leads and must not act") && said.contains("held by other now"),
+        "{said}"
+    );
+    assert!(!*elected.borrow() && !may_act());
+    assert_eq!(shelf.held_by(), "other");
 }

@@ -199,7 +199,7 @@ pub(super) const LEADER: Family = family(
     "leader",
     Kind::Gauge,
     &[],
-    "1 if this process leads and may act, 0 if it stands by. The sum over all replicas is 1, and 0 between two leaders.",
+    "1 if this process leads and may act, 0 if it stands by, or waits for the API server. The sum over all replicas is 1, and 0 between two leaders and while the API server is away.",
 );
 pub(super) const BUILD_INFO: Family =
     family("build_info", Kind::Gauge, &["version"], "1: the version that runs.");

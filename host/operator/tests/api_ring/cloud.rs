@@ -26,6 +26,8 @@ pub(crate) enum Verb {
 pub(crate) enum Fault {
     /// Nothing happens upstream.
     Refuse(Failure),
+    /// Nothing happens upstream, and that is said late.
+    RefuseLate(Duration, Failure),
     /// It happens, and the answer is lost.
     LoseAnswer,
     /// It happens, and the answer comes late.
@@ -175,7 +177,7 @@ impl Cloud {
         let (_, fault) = state.faults.iter().find(|(verb, _)| *verb == Verb::Create)?;
         match fault {
             Fault::PanicAndLand(after) => Some(*after),
-            Fault::Refuse(_) | Fault::LoseAnswer | Fault::Late(_) => None,
+            Fault::Refuse(_) | Fault::RefuseLate(..) | Fault::LoseAnswer | Fault::Late(_) => None,
         }
     }
 

@@ -131,6 +131,12 @@ impl FakeProvider {
         if let Some(Fault::Refuse(failure)) = fault {
             return Box::pin(async move { Err(failure) });
         }
+        if let Some(Fault::RefuseLate(wait, failure)) = fault {
+            return Box::pin(async move {
+                tokio::time::sleep(wait).await;
+                Err(failure)
+            });
+        }
         let answer = act(&self.cloud);
         Box::pin(async move {
             if matches!(verb, Verb::Create | Verb::Delete) {
@@ -144,7 +150,7 @@ impl FakeProvider {
                 }
                 // Past the panic hook: a backtrace would block this thread for longer than the create takes.
                 Some(Fault::PanicAndLand(_)) => std::panic::resume_unwind(Box::new("on purpose")),
-                Some(Fault::Refuse(_)) | None => answer,
+                Some(Fault::Refuse(_) | Fault::RefuseLate(..)) | None => answer,
             }
         })
     }

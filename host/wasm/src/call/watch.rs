@@ -15,6 +15,8 @@ use crate::limits::{CpuMeter, Peak};
 
 /// What a call that was dropped or cut off is recorded as.
 const CANCELLED: &str = "cancelled";
+/// What a call says that failed with a request that was not to leave.
+const HELD_BACK: &str = "a request of the call was held back, since this process did not lead at that moment";
 
 /// One call, from its first moment until it is recorded.
 pub(super) struct Watch {
@@ -73,7 +75,12 @@ pub(crate) struct Ended<T> {
 impl<T> Ended<T> {
     /// What the answer means. It is recorded with that, and secrets of the call are hidden in what failed.
     pub(crate) fn judged<U>(mut self, judge: impl FnOnce(T) -> Result<U, Failure>) -> Result<U, Failure> {
+        let held_back = self.watch.gate.held_back();
         let result = self.answer.and_then(judge).map_err(|mut failure| {
+            // Whatever the guest makes of it: it says nothing about the machine or its spec.
+            if held_back && !matches!(failure.reason, Reason::Host(_)) {
+                return Failure::new(Reason::Transient, HELD_BACK.to_owned());
+            }
             failure.message = self.watch.mask.line(&failure.message, MOST_MESSAGE);
             failure
         });

@@ -23,7 +23,7 @@ pub(crate) mod target;
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -33,6 +33,8 @@ use http_body_util::{BodyExt, Full, Limited};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use wasmtime_wasi_http::{Error, ForbiddenHeaderFilter, RequestOptions, WasiBody, WasiHttpHooks};
+
+use crate::config::Origin;
 
 use budget::Budget;
 pub use policy::Fence;
@@ -89,6 +91,7 @@ pub(crate) struct CallGate {
     concurrent: Semaphore,
     held: Budget,
     denial: Mutex<Option<String>>,
+    held_back: AtomicBool,
 }
 
 /// Why a request did not get an answer.
@@ -117,12 +120,18 @@ impl CallGate {
             concurrent: Semaphore::new(MOST_CONCURRENT),
             held: Budget::new(MOST_HELD_BYTES),
             denial: Mutex::default(),
+            held_back: AtomicBool::new(false),
         })
     }
 
     /// The first refused request, if there was one.
     pub(crate) fn denial(&self) -> Option<String> {
         self.denial.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A request was granted and did not leave, or its answer was not waited for, since this process may not act.
+    pub(crate) fn held_back(&self) -> bool {
+        self.held_back.load(Ordering::Relaxed)
     }
 
     /// Requests that were tried, granted or not.
@@ -180,21 +189,30 @@ impl CallGate {
         let _slot = self.concurrent.try_acquire().map_err(|_| Error::ConnectionLimitReached)?;
         let body = self.collect(body).await?;
         let leave = policy::Leave::new(&self.policy, &parts.method, &origin);
+        let answer = self.leave(route, &origin, plain::Outgoing { parts, body }, (&leave, options)).await;
+        if leave.has_refused() {
+            self.held_back.store(true, Ordering::Relaxed);
+        }
+        answer
+    }
+
+    async fn leave(
+        &self,
+        route: policy::Route<'_>,
+        origin: &Origin,
+        outgoing: plain::Outgoing,
+        (leave, options): (&policy::Leave, RequestOptions),
+    ) -> Result<http::Response<Bytes>, GateError> {
         leave.check()?;
         match route {
             policy::Route::Kubernetes(access) => {
-                let limits = kubernetes::Limits { timeout: self.left(), held: &self.held, leave: &leave };
+                let plain::Outgoing { parts, body } = outgoing;
+                let limits = kubernetes::Limits { timeout: self.left(), held: &self.held, leave };
                 kubernetes::send(access, &parts, body, &self.errand, limits).await
             }
             policy::Route::Plain(rule) => {
-                plain::send(
-                    self.policy.client(),
-                    rule,
-                    &origin,
-                    plain::Outgoing { parts, body },
-                    plain::Limits { times: self.times(options), held: &self.held, leave: &leave },
-                )
-                .await
+                let limits = plain::Limits { times: self.times(options), held: &self.held, leave };
+                plain::send(self.policy.client(), rule, origin, outgoing, limits).await
             }
         }
     }

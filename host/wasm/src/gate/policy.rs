@@ -1,6 +1,8 @@
 //! What one provider instance is granted, and the words that say what is missing.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use egress_proxies_core::ids::ProviderName;
 use wasmtime_wasi_http::Error;
@@ -11,8 +13,8 @@ use super::target;
 use crate::call::mask::one_line;
 use crate::config::{EgressRule, KubernetesResource, Origin};
 
-/// Whether this process may still change anything outside of it: asked before each request that is no read, and right before it is sent, so
-/// that a call that was under way when the process lost the lead changes nothing more.
+/// Whether this process may change anything outside of it now: asked before each request that is no read, and right
+/// before it is sent, so that a call that was under way when the process lost the lead changes nothing more.
 #[derive(Clone)]
 pub struct Fence(Arc<dyn Fn() -> bool + Send + Sync>);
 
@@ -41,12 +43,21 @@ pub(crate) struct Leave {
     fence: Fence,
     changes: bool,
     what: String,
+    refused: AtomicBool,
 }
+
+/// Between two looks at the fence while a request is with somebody who may still have to connect for it.
+const GLANCE: Duration = Duration::from_millis(200);
 
 impl Leave {
     pub(crate) fn new(policy: &Policy, method: &http::Method, origin: &Origin) -> Self {
         let what = format!("{method} {origin} of provider {}", policy.provider);
-        Self { fence: policy.fence.clone(), changes: !method.is_safe(), what }
+        Self {
+            fence: policy.fence.clone(),
+            changes: !method.is_safe(),
+            what,
+            refused: AtomicBool::new(false),
+        }
     }
 
     /// # Errors
@@ -55,8 +66,34 @@ impl Leave {
         if !self.changes || (self.fence.0)() {
             return Ok(());
         }
-        tracing::warn!(request = %self.what, "held back: this process may no longer act");
+        tracing::warn!(request = %self.what, "held back: this process may not act at the moment");
+        self.refused.store(true, Ordering::Relaxed);
         Err(Error::ConnectionTerminated)
+    }
+
+    /// Waits for an answer for as long as the request might have left. Dropped, what was not sent yet never is.
+    ///
+    /// # Errors
+    /// If the fence was shut meanwhile.
+    pub(super) async fn while_open<T>(&self, answer: impl Future<Output = T>) -> Result<T, Error> {
+        let shut = async {
+            loop {
+                tokio::time::sleep(GLANCE).await;
+                if let Err(held_back) = self.check() {
+                    return held_back;
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            answer = answer => Ok(answer),
+            held_back = shut => Err(held_back),
+        }
+    }
+
+    /// It was held back at least once.
+    pub(super) fn has_refused(&self) -> bool {
+        self.refused.load(Ordering::Relaxed)
     }
 }
 

@@ -88,7 +88,7 @@ async fn a_process_that_may_no_longer_act_reads_and_changes_nothing() {
     let (address, _tasks, seen) =
         server(|stream| write(stream, "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"))
             .await;
-    let acts = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let acts = Arc::new(AtomicBool::new(true));
     let asked = Arc::clone(&acts);
     let fence = Fence::new(Arc::new(move || asked.load(Ordering::SeqCst)));
     let policy = policy(vec![rule(address, "/", LOOPBACK)]).behind(fence);
@@ -97,7 +97,9 @@ async fn a_process_that_may_no_longer_act_reads_and_changes_nothing() {
     let send = |method| gate.send(request(method, &format!("http://{address}/"), b""), None);
     assert_eq!(send("POST").await.unwrap().status(), 200);
     acts.store(false, Ordering::SeqCst);
+    assert!(!gate.held_back());
     assert!(matches!(send("POST").await, Err(Error::ConnectionTerminated)));
+    assert!(gate.held_back());
     assert_eq!(send("GET").await.unwrap().status(), 200);
     let methods: Vec<String> =
         seen.lock().unwrap().iter().map(|head| head.chars().take_while(|c| *c != ' ').collect()).collect();

@@ -37,6 +37,15 @@ fn having_seen(found: Option<Record>) -> Candidate {
     candidate
 }
 
+/// A candidate that found this at 100 s, and no change of it since, every 2 s until this moment.
+fn having_watched(found: Option<Record>, until: u64) -> Candidate {
+    let mut candidate = having_seen(found.clone());
+    for now in (102..=until).step_by(2) {
+        candidate.saw(found.clone(), at(now));
+    }
+    candidate
+}
+
 /// A leader whose last renewal was sent at 100 s and answered at 101 s.
 fn leader() -> Candidate {
     let mut candidate = candidate();
@@ -56,6 +65,14 @@ fn bereft() -> Candidate {
     let mut standby = having_seen(Some(record("1", Some("other"))));
     standby.saw(None, at(103));
     standby
+}
+
+/// A leader that paused at 110 s.
+fn paused() -> Candidate {
+    let mut leader = leader();
+    assert_eq!(leader.decide(at(110)).step, Step::Pause);
+    leader.pause();
+    leader
 }
 
 fn conflicted(mut leader: Candidate) -> Candidate {
@@ -82,7 +99,10 @@ macro_rules! rows {
 }
 
 rows! {
-    a_leader_past_its_deadline_stops: leader(), 110 => Step::Stop(Loss::Deadline),
+    a_leader_past_its_deadline_pauses: leader(), 110 => Step::Pause,
+    a_paused_leader_does_not_repeat_a_failure_at_once: failed(paused(), at(110)), 111 => Step::Wait(seconds(1)),
+    a_paused_leader_looks_at_a_lease_that_changed: conflicted(paused()), 111 => Step::Look,
+    a_paused_leader_renews_what_is_still_its_own: paused(), 110 => Step::Renew,
     a_leader_whose_lease_is_gone_stops: leader_having_seen(None), 103 => Step::Stop(Loss::Deleted),
     a_leader_whose_lease_nobody_holds_stops:
         leader_having_seen(Some(record("2", None))), 103 => Step::Stop(Loss::Emptied),
@@ -98,7 +118,9 @@ rows! {
     a_lease_that_stays_away_is_made_anew: bereft(), 118 => Step::Create,
     a_lease_taken_without_an_answer_is_renewed: having_seen(Some(record("1", Some(ME)))), 100 => Step::Renew,
     a_lease_that_did_not_change_for_its_duration_is_taken:
-        having_seen(Some(record("1", Some("other")))), 115 => Step::Take,
+        having_watched(Some(record("1", Some("other"))), 114), 115 => Step::Take,
+    a_lease_that_could_not_be_watched_is_looked_at:
+        having_watched(Some(record("1", Some("other"))), 104), 115 => Step::Look,
     the_lease_of_another_is_looked_at: having_seen(Some(record("1", Some("other")))), 102 => Step::Look,
     the_lease_of_another_is_respected:
         having_seen(Some(record("1", Some("other")))), 101 => Step::Wait(seconds(1)),
@@ -123,18 +145,31 @@ fn the_document_has_exactly_the_rows_that_are_tested_and_the_code_has_no_other()
 
 #[test]
 fn a_change_of_the_lease_begins_its_duration_anew_and_a_look_alone_does_not() {
-    let mut standby = having_seen(Some(record("1", Some("other"))));
-    standby.saw(Some(record("1", Some("other"))), at(114));
+    let mut standby = having_watched(Some(record("1", Some("other"))), 114);
     assert_eq!(standby.decide(at(115)).step, Step::Take);
-    standby.saw(Some(record("2", Some("other"))), at(115));
-    assert_eq!(standby.decide(at(129)).step, Step::Look);
+    for now in [115, 122, 129] {
+        standby.saw(Some(record("2", Some("other"))), at(now));
+    }
+    assert!(matches!(standby.decide(at(129)).step, Step::Wait(_)));
     assert_eq!(standby.decide(at(130)).step, Step::Take);
 }
 
 #[test]
+fn time_in_which_a_standby_could_see_nothing_does_not_count() {
+    let mut standby = having_watched(Some(record("1", Some("other"))), 104);
+    standby.failed(at(106));
+    assert_eq!(standby.decide(at(1000)).row, "a_lease_that_could_not_be_watched_is_looked_at");
+    // The API server is back, and the leader has not renewed yet: it has the first try.
+    for now in [1000, 1007, 1014] {
+        standby.saw(Some(record("1", Some("other"))), at(now));
+        assert_ne!(standby.decide(at(now)).step, Step::Take, "{now}");
+    }
+    assert_eq!(standby.decide(at(1015)).step, Step::Take, "it has not");
+}
+
+#[test]
 fn the_wait_of_a_standby_ends_when_the_lease_does() {
-    let mut standby = having_seen(Some(record("1", Some("other"))));
-    standby.saw(Some(record("1", Some("other"))), at(114));
+    let standby = having_watched(Some(record("1", Some("other"))), 114);
     let Step::Wait(wait) = standby.decide(at(114)).step else { panic!("it does not wait") };
     assert_eq!(wait, seconds(1));
 }
@@ -146,7 +181,7 @@ fn a_lease_that_somebody_deleted_or_emptied_is_left_alone_for_as_long_as_its_hol
     }
     // The last one is what a Lease without a spec says.
     for duration in [15, 2, 0] {
-        let emptied = having_seen(Some(Record { duration: seconds(duration), ..record("2", None) }));
+        let emptied = having_watched(Some(Record { duration: seconds(duration), ..record("2", None) }), 112);
         assert_eq!(emptied.decide(at(114)).step, Step::Look, "{duration}");
         assert_eq!(emptied.decide(at(115)).step, Step::Take, "{duration}");
     }
@@ -154,11 +189,14 @@ fn a_lease_that_somebody_deleted_or_emptied_is_left_alone_for_as_long_as_its_hol
 
 #[test]
 fn a_duration_that_somebody_wrote_is_believed_within_bounds() {
-    let with = |duration| having_seen(Some(Record { duration, ..record("1", Some("other")) }));
-    assert_eq!(with(seconds(1)).decide(at(114)).step, Step::Look, "never shorter than our own");
-    assert_eq!(with(seconds(40)).decide(at(139)).step, Step::Look);
-    assert_eq!(with(seconds(40)).decide(at(140)).step, Step::Take);
-    assert_eq!(with(seconds(1_000_000)).decide(at(160)).step, Step::Take);
+    let decide = |duration, now| {
+        let found = Record { duration, ..record("1", Some("other")) };
+        having_watched(Some(found), now - 2).decide(at(now)).step
+    };
+    assert_eq!(decide(seconds(1), 114), Step::Look, "never shorter than our own");
+    assert_eq!(decide(seconds(40), 139), Step::Look);
+    assert_eq!(decide(seconds(40), 140), Step::Take);
+    assert_eq!(decide(seconds(1_000_000), 160), Step::Take);
 }
 
 #[test]
@@ -167,21 +205,77 @@ fn a_lead_counts_from_the_start_of_the_renewal_and_not_from_its_answer() {
 }
 
 #[test]
-fn a_renewal_that_is_answered_after_the_deadline_does_not_bring_the_lead_back() {
+fn a_renewal_that_is_answered_after_the_deadline_counts_from_its_start() {
     let mut leader = leader();
     leader.wrote(record("2", Some(ME)), at(108), at(111));
-    assert_eq!(leader.decide(at(111)).step, Step::Stop(Loss::Deadline));
+    assert_eq!((leader.leads_until(), leader.is_paused()), (Some(at(118)), false));
+    // Answered when its own time is over as well: the process was stopped in between.
+    leader.wrote(record("3", Some(ME)), at(113), at(123));
+    assert_eq!(leader.decide(at(123)).step, Step::Pause);
+    leader.pause();
+    leader.wrote(record("4", Some(ME)), at(123), at(133));
+    assert_eq!((leader.leads_until(), leader.decide(at(133)).step), (None, Step::Renew));
 }
 
 #[test]
-fn a_leader_that_gets_no_answers_tries_again_at_once_and_stops_in_time() {
+fn a_take_that_is_answered_too_late_gives_no_lead_and_no_pause() {
+    let mut standby = having_seen(Some(given_up()));
+    standby.wrote(record("3", Some(ME)), at(100), at(110));
+    assert_eq!((standby.leads_until(), standby.is_paused()), (None, false));
+    assert_eq!(standby.decide(at(110)).step, Step::Renew, "it is ours all the same");
+}
+
+#[test]
+fn a_paused_leader_leads_again_when_it_replaced_the_version_that_was_its_own() {
+    for lost_answer in [false, true] {
+        let mut leader = paused();
+        if lost_answer {
+            // A renewal before the pause did arrive.
+            leader.conflicted();
+            leader.saw(Some(record("2", Some(ME))), at(200));
+        }
+        assert_eq!(leader.leads_until(), None);
+        assert_eq!(leader.patience(seconds(5), at(200)), seconds(5), "there is no lead left to be over");
+        assert_eq!(leader.decide(at(200)).step, Step::Renew, "however long that took");
+        leader.wrote(record("3", Some(ME)), at(200), at(201));
+        assert_eq!((leader.leads_until(), leader.is_paused()), (Some(at(210)), false));
+        assert_eq!(leader.decide(at(201)).step, Step::Wait(seconds(1)));
+    }
+}
+
+#[test]
+fn a_paused_leader_stops_when_somebody_else_may_have_led() {
+    for (found, loss) in [
+        (None, Loss::Deleted),
+        (Some(record("2", None)), Loss::Emptied),
+        (Some(given_up()), Loss::Emptied),
+        (Some(record("2", Some("other"))), Loss::Taken("other".to_owned())),
+    ] {
+        let mut leader = failed(paused(), at(110));
+        leader.saw(found, at(111));
+        assert_eq!(leader.decide(at(111)).step, Step::Stop(loss));
+    }
+}
+
+#[test]
+fn a_paused_leader_asks_every_two_seconds_for_as_long_as_it_takes() {
+    let mut leader = paused();
+    for began in (110..1000).step_by(2) {
+        assert_eq!(leader.decide(at(began)).step, Step::Renew);
+        leader.failed(at(began));
+        assert_eq!(leader.decide(at(began + 1)).step, Step::Wait(seconds(1)));
+    }
+}
+
+#[test]
+fn a_leader_that_gets_no_answers_tries_again_at_once_and_pauses_in_time() {
     let mut leader = leader();
     assert_eq!(leader.patience(seconds(5), at(102)), seconds(5));
     leader.failed(at(102));
     assert_eq!(leader.decide(at(107)).step, Step::Renew, "5 s without an answer are pause enough");
     assert_eq!(leader.patience(seconds(5), at(107)), seconds(3), "no longer than the lead");
     leader.failed(at(107));
-    assert_eq!(leader.decide(at(110)).step, Step::Stop(Loss::Deadline));
+    assert_eq!(leader.decide(at(110)).step, Step::Pause);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The loop: waits to be elected, then one pass per interval, the first after a whole one.
 //!
-//! Passes never overlap and are never repeated early: the next pass is the retry.
+//! Passes never overlap and are never repeated early: the next pass is the retry. But a pass that fell into a
+//! pause of the lead was none, and comes soon after it.
 
 mod pass;
 mod proxies;
@@ -22,6 +23,9 @@ pub use self::proxies::{LiveProxies, LiveProxy, ProxyApi, ProxySource};
 use super::recorder::GcMetrics;
 use crate::clock::SharedClock;
 use crate::leadership::Leadership;
+
+/// Longest time until the next try after a pass that was not allowed to begin.
+const AGAIN: Duration = Duration::from_secs(30);
 
 /// All that the loop is connected to.
 pub struct GcSetup {
@@ -86,7 +90,11 @@ pub async fn run(setup: GcSetup, cancel: CancellationToken) -> Result<(), GcErro
     let mut ticks = interval_at(tokio::time::Instant::now() + interval, interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while cancel.run_until_cancelled(ticks.tick()).await.is_some() {
-        sightings = collector.pass(sightings).await;
+        let passed = collector.pass(sightings).await;
+        sightings = passed.sightings;
+        if !passed.begun {
+            ticks.reset_after(interval.min(AGAIN));
+        }
     }
     Ok(())
 }

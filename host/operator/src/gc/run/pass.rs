@@ -25,6 +25,14 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// A provider that is ready, for one pass.
 pub(super) type Ready = BTreeMap<ProviderName, Arc<dyn Provider>>;
 
+/// What a pass leaves behind.
+pub(super) struct Passed {
+    /// What the next one remembers.
+    pub(super) sightings: Sightings,
+    /// This process might act when it began.
+    pub(super) begun: bool,
+}
+
 /// What the lists of the providers gave.
 #[derive(Default)]
 struct Listed {
@@ -44,10 +52,10 @@ impl Collector {
         Self { setup, cancel }
     }
 
-    /// One pass; answers with what the next one remembers.
-    pub(super) async fn pass(&self, sightings: Sightings) -> Sightings {
+    /// One pass.
+    pub(super) async fn pass(&self, sightings: Sightings) -> Passed {
         if !(self.setup.leadership.may_act)() {
-            return self.end(PassOutcome::NotLeading, sightings);
+            return Passed { begun: false, ..self.end(PassOutcome::NotLeading, sightings) };
         }
         let ready = self.ready();
         let looked = async {
@@ -55,7 +63,9 @@ impl Collector {
             let listed = self.list_machines(&ready).await;
             (listed, self.setup.proxies.list().await)
         };
-        let Some((listed, proxies)) = self.cancel.run_until_cancelled(looked).await else { return sightings };
+        let Some((listed, proxies)) = self.cancel.run_until_cancelled(looked).await else {
+            return Passed { sightings, begun: true };
+        };
         let proxies = match proxies {
             Ok(proxies) => Proxies::All(proxies),
             Err(error) => {
@@ -78,7 +88,7 @@ impl Collector {
         self.carry_out(plan, &ready, whole).await
     }
 
-    async fn carry_out(&self, plan: Plan, ready: &Ready, whole: bool) -> Sightings {
+    async fn carry_out(&self, plan: Plan, ready: &Ready, whole: bool) -> Passed {
         let Plan { removals, mut sightings, .. } = plan;
         let mut by_provider = BTreeMap::<ProviderName, Vec<Removal>>::new();
         for removal in removals {
@@ -104,11 +114,11 @@ impl Collector {
         self.end(outcome, sightings)
     }
 
-    fn end(&self, outcome: PassOutcome, sightings: Sightings) -> Sightings {
+    fn end(&self, outcome: PassOutcome, sightings: Sightings) -> Passed {
         let remembered = sightings.len();
         tracing::debug!(outcome = outcome.as_str(), remembered, "garbage collection: a pass ended");
         self.setup.metrics.pass(outcome);
-        sightings
+        Passed { sightings, begun: true }
     }
 
     fn ready(&self) -> Ready {

@@ -81,6 +81,11 @@ impl Removals<'_> {
             }
             Some(Ok(target)) => self.delete(provider, removal, &target).await,
         };
+        // How something failed that was held back, or met an API server that is away, says nothing.
+        let tried = match tried {
+            Tried::Failed if !(self.setup.leadership.may_act)() => Tried::NotLeading,
+            other => other,
+        };
         if let Some(removed) = counted(tried) {
             self.setup.metrics.removed(name, removed);
         }
@@ -115,7 +120,7 @@ impl Removals<'_> {
         match provider.delete(target).await {
             Ok(_) => Tried::Deleted,
             Err(failure) => {
-                tracing::warn!(provider = %name, %id, %uid, finding, %failure, "garbage collection could not delete a machine; the next pass tries again");
+                tracing::warn!(provider = %name, %id, %uid, finding, %failure, "garbage collection could not delete a machine; a later pass tries again");
                 Tried::Failed
             }
         }

@@ -2,7 +2,7 @@
 //! time, each followed by a new decision. Nothing is chosen here.
 //!
 //! Invariant: a process that may no longer act sends nothing ([`Effects::carry_out`] asks before each
-//! effect).
+//! effect, and a write that waits for its connection or its answer is broken off).
 
 mod metadata;
 mod room;
@@ -21,6 +21,7 @@ use super::observe::OwnWrites;
 use super::recorder::{self, LifecycleMetrics, Write};
 use super::status;
 use crate::clock::SharedClock;
+use crate::leadership::while_allowed;
 
 pub(crate) use room::Room;
 
@@ -47,12 +48,17 @@ pub(crate) enum Acted {
 }
 
 impl Effects {
+    /// Whether this process may carry anything out now.
+    pub(crate) fn allowed(&self) -> bool {
+        (self.may_act)()
+    }
+
     /// Carries out one action on the Proxy observed.
     pub(crate) async fn carry_out(&self, action: Action, observed: &Observed) -> Acted {
         if action == Action::Wait {
             return Acted::Waits;
         }
-        if !(self.may_act)() {
+        if !self.allowed() {
             return Acted::Forbidden;
         }
         let object = &observed.object;
@@ -116,7 +122,8 @@ impl Effects {
             proxy = %object.key, uid = %object.uid, machine,
             "abandoned: the object goes, its machine was not deleted and may go on and cost money"
         );
-        self.events.tell(object, abandoned(object, machine), self.clock.now().wall).await;
+        let told = self.events.tell(object, abandoned(object, machine), self.clock.now().wall);
+        while_allowed(&*self.may_act, told).await;
     }
 
     /// Reads the object live. An object of the same name with another uid is no news of ours: nobody has
@@ -132,15 +139,22 @@ impl Effects {
     }
 
     async fn patch(&self, object: &ObjectFacts, wanted: &MetadataPatch) -> Written {
-        let answer = metadata::patch(&self.api(&object.key), &object.key.name, &object.uid, wanted).await;
-        self.sorted(object, Write::Metadata, answer)
+        let api = self.api(&object.key);
+        let write = metadata::patch(&api, &object.key.name, &object.uid, wanted);
+        match while_allowed(&*self.may_act, write).await {
+            Some(answer) => self.sorted(object, Write::Metadata, answer),
+            None => broken_off(),
+        }
     }
 
     async fn write_status(&self, object: &ObjectFacts, asked: &ProxyStatus) -> Written {
-        let answer = status::write(&self.api(&object.key), object, asked).await;
+        let api = self.api(&object.key);
+        let Some(answer) = while_allowed(&*self.may_act, status::write(&api, object, asked)).await else {
+            return broken_off();
+        };
         let result = self.sorted(object, Write::Status, answer);
         if let (Written::Done(_), Some(news)) = (&result, news_of(&object.status, asked)) {
-            self.events.tell(object, news, self.clock.now().wall).await;
+            while_allowed(&*self.may_act, self.events.tell(object, news, self.clock.now().wall)).await;
         }
         result
     }
@@ -177,6 +191,11 @@ impl Effects {
     fn api(&self, key: &ProxyKey) -> Api<Proxy> {
         Api::namespaced(self.client.clone(), &key.namespace)
     }
+}
+
+/// It may have happened all the same; whoever comes back to the object sees.
+fn broken_off() -> Written {
+    Written::Failed("broken off, since this process may not act at the moment".to_owned())
 }
 
 #[cfg(test)]

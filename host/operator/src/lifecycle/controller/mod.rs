@@ -4,6 +4,7 @@
 //! one Proxy never do. Nothing is reconciled before every cache was filled, nor before this process may
 //! act. A panic of one reconcile is that Proxy's trouble alone.
 
+mod begin;
 mod fleet;
 mod reconcile;
 mod tasks;
@@ -23,6 +24,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
+use self::begin::{elected_and_fresh, unread};
 use self::fleet::FleetPublisher;
 use self::reconcile::Reconciler;
 use self::tasks::Tasks;
@@ -105,6 +107,28 @@ pub enum LifecycleError {
     /// The election is over for this process.
     #[error("the leader election ended")]
     Election,
+    /// This process leads and cannot begin.
+    #[error(
+        "this process leads and cannot begin: within {after:?} in which it might have acted no list came for \
+         {watches}. Check that its ServiceAccount may list and watch these (deploy/base/2-rbac.yaml) and whether \
+         the API server is overloaded; the warnings before say what it answered. The lead goes to another process"
+    )]
+    Unread {
+        /// Names of the watches.
+        watches: String,
+        /// How long it tried.
+        after: Duration,
+    },
+}
+
+impl LifecycleError {
+    /// True if this process ends before it has begun to act: nothing of it can be under way.
+    pub fn is_before_the_beginning(&self) -> bool {
+        match self {
+            Self::Unread { .. } => true,
+            Self::Watch(_) | Self::Ended(_) | Self::Died(..) | Self::BrokenOff | Self::Election => false,
+        }
+    }
 }
 
 /// Runs until told to end; then begins nothing more and gives what is under way [`DRAIN`], so that the answer
@@ -122,10 +146,12 @@ pub async fn run(setup: LifecycleSetup, cancel: CancellationToken) -> Result<(),
     for (name, watch) in watches {
         tasks.spawn(name, watch);
     }
+    let unread = unread(setup.leadership.clone(), setup.acting.subscribe(), stores.clone());
     // Not cut short by `cancel`: reconciles are drained inside.
     tokio::select! {
         biased;
         error = tasks.ended() => Err(error),
+        error = unread => Err(error),
         worked = work(setup, stores, triggers, own_writes, cancel) => worked,
     }
 }
@@ -185,24 +211,6 @@ async fn work(
             controller.run(&cancel).await
         } => worked,
     }
-}
-
-/// Waits until this process is elected, until these caches were read anew, and until the fleet has it.
-async fn elected_and_fresh(
-    setup: &LifecycleSetup,
-    stale: Option<&Stores>,
-    read: &CancellationToken,
-) -> Result<(), LifecycleError> {
-    until_true(setup.leadership.elected.clone()).await?;
-    if let Some(stores) = stale {
-        stores.read_anew().await;
-    }
-    read.cancel();
-    until_true(setup.acting.subscribe()).await
-}
-
-async fn until_true(mut told: watch::Receiver<bool>) -> Result<(), LifecycleError> {
-    told.wait_for(|told| *told).await.map(drop).map_err(|_| LifecycleError::Election)
 }
 
 fn reconciler(

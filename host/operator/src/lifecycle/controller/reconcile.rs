@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use egress_proxies_core::ids::{ProxyKey, ProxyUid};
 use egress_proxies_core::lifecycle::{
-    ObjectFacts, Observed, Outcome, Policy, Requeue, Written, absorb, decide, sending,
+    Action, ObjectFacts, Observed, Outcome, Policy, Requeue, Written, absorb, decide, sending,
 };
 use tracing::Instrument;
 
@@ -15,6 +15,10 @@ use crate::lifecycle::apply::{Acted, Effects};
 use crate::lifecycle::memory::Memories;
 use crate::lifecycle::observe::Sources;
 use crate::lifecycle::recorder::{self, LifecycleMetrics};
+
+/// About so long after it was not allowed to act a pass comes again, less or more by up to a half: what became
+/// due in a pause does not come all at once when it ends.
+const NOT_ALLOWED: Duration = Duration::from_secs(5);
 
 /// What passes need.
 pub(crate) struct Reconciler {
@@ -84,11 +88,19 @@ impl Reconciler {
             observed.surroundings = self.sources.surroundings(&observed.object);
             let decision = decide(&observed, &self.policy, self.clock.now());
             tracing::debug!(row = decision.row, "decided");
+            if decision.action != Action::Wait && !self.effects.allowed() {
+                self.memories.keep(&observed);
+                return not_allowed(&observed);
+            }
             sending(&mut observed, &decision.action);
             self.memories.keep(&observed); // before the effect: a panic in it must not forget that it was sent
             match self.effects.carry_out(decision.action, &observed).await {
                 Acted::Waits => return (decision.requeue, ended),
-                Acted::Forbidden => return (Requeue::OnChange, recorder::Outcome::Stale),
+                Acted::Forbidden => return not_allowed(&observed),
+                // It was held back or broken off, or the API server is away: nothing is learned from that.
+                Acted::Outcome(outcome) if failed(&outcome) && !self.effects.allowed() => {
+                    return not_allowed(&observed);
+                }
                 Acted::Outcome(outcome) => {
                     if failed(&outcome) {
                         ended = recorder::Outcome::Failed;
@@ -99,6 +111,13 @@ impl Reconciler {
             }
         }
     }
+}
+
+/// The pass ends here and comes again by itself: nothing may have changed when this process may act again.
+fn not_allowed(observed: &Observed) -> (Requeue, recorder::Outcome) {
+    let permille = u32::try_from(observed.memory.seed % 1001).unwrap_or_default();
+    let wait = NOT_ALLOWED / 2 + NOT_ALLOWED * permille / 1000;
+    (Requeue::After(wait), recorder::Outcome::Stale)
 }
 
 fn failed(outcome: &Outcome) -> bool {

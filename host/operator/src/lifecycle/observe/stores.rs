@@ -83,8 +83,17 @@ pub(crate) struct Stores {
 #[derive(Debug, Clone, Default)]
 struct Anew {
     asked: CancellationToken,
-    /// Of each watch: its second list is in the cache.
-    listed: Vec<CancellationToken>,
+    progress: Vec<Progress>,
+}
+
+/// How far one watch is.
+#[derive(Debug, Clone)]
+struct Progress {
+    watch: String,
+    /// Its first list is in the cache.
+    filled: CancellationToken,
+    /// Its second one is.
+    anew: CancellationToken,
 }
 
 impl Stores {
@@ -99,9 +108,19 @@ impl Stores {
     /// once.
     pub(crate) async fn read_anew(&self) {
         self.anew.asked.cancel();
-        for listed in &self.anew.listed {
-            listed.cancelled().await;
+        for progress in &self.anew.progress {
+            progress.anew.cancelled().await;
         }
+    }
+
+    /// The watches whose list is not in the cache: the second one, once it was asked for, or the first.
+    pub(crate) fn lagging(&self) -> Vec<&str> {
+        let asked = self.anew.asked.is_cancelled();
+        let listed = |progress: &Progress| {
+            if asked { progress.anew.is_cancelled() } else { progress.filled.is_cancelled() }
+        };
+        let lagging = self.anew.progress.iter().filter(|progress| !listed(progress));
+        lagging.map(|progress| progress.watch.as_str()).collect()
     }
 }
 
@@ -173,13 +192,15 @@ impl Opening<'_> {
                 Some(namespace) => Api::<K>::namespaced(self.client.clone(), namespace),
             };
             let (reader, writer) = store();
-            let listed = CancellationToken::new();
             let name = watch_name::<K>(config, scope.as_deref());
+            let (filled, anew) = (CancellationToken::new(), CancellationToken::new());
+            let progress = Progress { watch: name.clone(), filled: filled.clone(), anew };
             let config = config.clone().timeout(WATCH_SECONDS);
             let asked = self.anew.asked.clone();
-            let watch = follow((api, config), Filling::new(writer, tell()), asked, listed.clone());
+            let watch =
+                follow((api, config), Filling::new(writer, tell(), filled), asked, progress.anew.clone());
             self.watches.push((name, watch.boxed()));
-            self.anew.listed.push(listed);
+            self.anew.progress.push(progress);
             parts.push((scope, reader));
         }
         Cache { parts }
@@ -198,14 +219,14 @@ async fn follow<K>(
     (api, config): (Api<K>, watcher::Config),
     mut cache: Filling<K>,
     asked: CancellationToken,
-    listed: CancellationToken,
+    anew: CancellationToken,
 ) where
     K: Resource<DynamicType = ()> + DeserializeOwned + Clone + std::fmt::Debug + Send + Sync + 'static,
 {
     let start =
         || watcher(api.clone(), config.clone()).modify(|object: &mut K| object.managed_fields_mut().clear());
     if asked.run_until_cancelled(cache.pass_on(healing(start))).await.is_none() {
-        cache.listed = Some(listed);
+        cache.listed = anew;
         cache.pass_on(healing(start)).await;
     }
 }
@@ -215,13 +236,13 @@ struct Filling<K: Resource<DynamicType = ()> + Clone + 'static> {
     writer: Writer<K>,
     changes: Changes,
     tell: Tell,
-    /// To be told of each complete list.
-    listed: Option<CancellationToken>,
+    /// Told of each complete list.
+    listed: CancellationToken,
 }
 
 impl<K: Resource<DynamicType = ()> + Clone + 'static> Filling<K> {
-    fn new(writer: Writer<K>, tell: Tell) -> Self {
-        Self { writer, changes: Changes::default(), tell, listed: None }
+    fn new(writer: Writer<K>, tell: Tell, listed: CancellationToken) -> Self {
+        Self { writer, changes: Changes::default(), tell, listed }
     }
 
     /// Brings events into the cache and tells what they changed there, in this order. May be dropped between two
@@ -241,10 +262,8 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> Filling<K> {
     fn take_in(&mut self, event: &watcher::Event<K>) {
         self.writer.apply_watcher_event(event);
         self.changes.of(event).into_iter().for_each(&self.tell);
-        if matches!(event, watcher::Event::InitDone)
-            && let Some(listed) = &self.listed
-        {
-            listed.cancel();
+        if matches!(event, watcher::Event::InitDone) {
+            self.listed.cancel();
         }
     }
 }
@@ -286,7 +305,9 @@ mod tests {
             Event::InitDone,
             Event::Delete(object("a", "5")),
         ];
-        Filling::new(writer, tell).pass_on(futures::stream::iter(events.map(Ok))).await;
+        Filling::new(writer, tell, CancellationToken::new())
+            .pass_on(futures::stream::iter(events.map(Ok)))
+            .await;
         let mut told = told.lock().unwrap().clone();
         assert!(told.iter().all(|(_, version, cached)| version == cached), "{told:?}");
         told.sort();

@@ -1,5 +1,5 @@
 //! A lifecycle loop that takes part in the election, as the process does, with two ways to the API server. It
-//! notes when it was allowed an effect.
+//! notes when it was allowed to act.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -38,6 +38,7 @@ pub(crate) struct Contender {
     pub(crate) election_link: Link,
     pub(crate) fleet: watch::Receiver<Fleet>,
     pub(crate) acting: watch::Receiver<bool>,
+    pub(crate) may_act: Arc<dyn Fn() -> bool + Send + Sync>,
     effects: Arc<Mutex<Vec<Instant>>>,
     cancel: CancellationToken,
     tasks: JoinSet<()>,
@@ -75,14 +76,16 @@ impl Contender {
             Wiring::new(client, &bench.namespace, providers, bench.shelf.changes());
         let (acting, acts) = watch::channel(false);
         let effects = Arc::new(Mutex::new(Vec::new()));
-        let leadership = noting(election.leadership(), Arc::clone(&effects));
+        let leadership = election.leadership();
+        let may_act = Arc::clone(&leadership.may_act);
+        let leadership = noting(leadership, Arc::clone(&effects));
         let setup = LifecycleSetup { instance: name.to_owned(), leadership, acting, ..setup };
         let cancel = CancellationToken::new();
         let (end, ended) = watch::channel(None);
         let mut tasks = JoinSet::new();
         tasks.spawn(process(election, setup, cancel.clone(), end));
         tasks.spawn(judge(fleet.clone(), verdicts, |_| false));
-        Self { spy, link, election_link, fleet, acting: acts, effects, cancel, tasks, ended }
+        Self { spy, link, election_link, fleet, acting: acts, may_act, effects, cancel, tasks, ended }
     }
 
     /// Waits until it acts.
@@ -92,7 +95,16 @@ impl Contender {
         drop(acts.expect("it leads in time").expect("it has not ended"));
     }
 
-    /// When it was allowed an effect.
+    /// Waits until it may act, or may not.
+    pub(crate) async fn may_act_is(&self, allowed: bool, within: Duration) {
+        let deadline = Instant::now() + within;
+        while (self.may_act)() != allowed {
+            assert!(Instant::now() < deadline, "not in {within:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// When it asked and was allowed to act, before each effect and while it waits for one.
     pub(crate) fn effects(&self) -> Vec<Instant> {
         self.effects.lock().unwrap().clone()
     }
@@ -108,6 +120,12 @@ impl Contender {
     pub(crate) fn cut_off(&self) {
         self.link.cut();
         self.election_link.cut();
+    }
+
+    /// All passes again.
+    pub(crate) fn reconnect(&self) {
+        self.link.heal();
+        self.election_link.heal();
     }
 
     /// Ends it in order.

@@ -47,6 +47,11 @@ impl Link {
         self.state.send_modify(|state| state.cut = true);
     }
 
+    /// Everything passes again, what was held up as well.
+    pub(crate) fn heal(&self) {
+        self.state.send_modify(|state| state.cut = false);
+    }
+
     /// New connections pass; those that were there stay dead and open.
     pub(crate) fn heal_for_new_connections(&self) {
         self.state.send_modify(|state| {

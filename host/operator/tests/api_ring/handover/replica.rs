@@ -2,7 +2,7 @@
 //! its probes end well.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -34,9 +34,6 @@ rm -rf "$DIR"
 pub(crate) struct Replica {
     pub(crate) link: Link,
     dir: PathBuf,
-    api: SocketAddr,
-    metrics: SocketAddr,
-    probes: SocketAddr,
     // Its standard input keeps the supervisor waiting.
     _supervisor: Child,
 }
@@ -44,7 +41,11 @@ pub(crate) struct Replica {
 impl Replica {
     /// Looks at the bench's namespace alone, and has its Lease there.
     pub(crate) async fn start(bench: &Bench, name: &str) -> Self {
-        let link = link().await;
+        Self::start_over(link().await, bench, name).await
+    }
+
+    /// The same over this link, which may be cut.
+    pub(crate) async fn start_over(link: Link, bench: &Bench, name: &str) -> Self {
         let dir = tempfile::Builder::new().prefix("epo-replica-").tempdir().unwrap().keep();
         let providers = dir.join("providers.yaml");
         fs::write(
@@ -54,13 +55,14 @@ impl Replica {
         .unwrap();
         let kubeconfig = dir.join("kubeconfig");
         write_kubeconfig(&kubeconfig, &link).await;
-        let [api, metrics, probes] = free_addresses();
+        // Ports that nobody else can take before it does; the log says which.
+        let anywhere = "127.0.0.1:0";
         let supervisor = Command::new("sh")
             .args(["-c", SUPERVISOR, "operator", "--providers-config", &providers.display().to_string()])
             .args(["--namespaces", &bench.namespace, "--leader-lease-namespace", &bench.namespace])
             .args(["--instance", name, "--allow-local-endpoints", "--probe-url", "http://probe.invalid/"])
-            .args(["--discovery-address", &api.to_string(), "--metrics-address", &metrics.to_string()])
-            .args(["--probe-address", &probes.to_string()])
+            .args(["--discovery-address", anywhere, "--metrics-address", anywhere])
+            .args(["--probe-address", anywhere])
             .args(["--component-store", &dir.join("components").display().to_string()])
             .env("OPERATOR", env!("CARGO_BIN_EXE_egress-proxies-operator"))
             .env("DIR", &dir)
@@ -68,20 +70,33 @@ impl Replica {
             .stdin(Stdio::piped())
             .spawn()
             .unwrap();
-        Self { link, dir, api, metrics, probes, _supervisor: supervisor }
+        Self { link, dir, _supervisor: supervisor }
+    }
+
+    pub(crate) fn pid(&self) -> String {
+        fs::read_to_string(self.dir.join("pid")).unwrap().trim().to_owned()
+    }
+
+    /// Its exit code, if it has ended.
+    pub(crate) fn has_ended(&self) -> Option<i32> {
+        fs::read_to_string(self.dir.join("exit")).ok().and_then(|text| text.trim().parse().ok())
+    }
+
+    /// Where one of its servers listens, once it does.
+    fn address(&self, server: &str) -> Option<SocketAddr> {
+        let (log, named) = (self.log(), format!("server=\"{server}\""));
+        let line = log.lines().find(|line| line.contains("listening") && line.contains(&named))?;
+        line.split("address=").nth(1)?.split_whitespace().next()?.parse().ok()
     }
 
     /// Sends a signal, such as `KILL`.
     pub(crate) fn signal(&self, name: &str) {
-        let pid = fs::read_to_string(self.dir.join("pid")).unwrap();
-        assert!(Command::new("kill").args([&format!("-{name}"), pid.trim()]).status().unwrap().success());
+        assert!(Command::new("kill").args([format!("-{name}"), self.pid()]).status().unwrap().success());
     }
 
     /// Waits until it has ended; answers with its exit code.
     pub(crate) async fn exit_code(&self, within: Duration) -> i32 {
-        let file = self.dir.join("exit");
-        let read = || fs::read_to_string(&file).ok().and_then(|text| text.trim().parse().ok());
-        self.until("it has ended", within, async || read()).await
+        self.until("it has ended", within, async || self.has_ended()).await
     }
 
     pub(crate) fn log(&self) -> String {
@@ -97,26 +112,46 @@ impl Replica {
 
     /// Status and text of a request for a lease, short-lived.
     pub(crate) async fn lease(&self) -> Option<(u16, String)> {
-        ask(self.api, "POST", "/v1/leases", r#"{"ttlSeconds":1}"#).await
+        self.api("POST", "/v1/leases", r#"{"ttlSeconds":1}"#).await
     }
 
     pub(crate) async fn list(&self) -> Option<(u16, String)> {
-        ask(self.api, "GET", "/v1/proxies", "").await
+        self.api("GET", "/v1/proxies", "").await
+    }
+
+    /// Status and text of a request to the discovery and lease API.
+    pub(crate) async fn api(&self, method: &str, path: &str, body: &str) -> Option<(u16, String)> {
+        ask(self.address("discovery API")?, method, path, body).await
+    }
+
+    /// Status and text of `/livez` or `/readyz`.
+    pub(crate) async fn probe(&self, path: &str) -> Option<(u16, String)> {
+        ask(self.address("probe server")?, "GET", path, "").await
     }
 
     /// Waits until `/readyz` is 200.
     pub(crate) async fn ready(&self) {
-        let ready = async || (ask(self.probes, "GET", "/readyz", "").await?.0 == 200).then_some(());
+        let ready = async || (self.probe("/readyz").await?.0 == 200).then_some(());
         self.until("it is ready", Duration::from_secs(30), ready).await;
+    }
+
+    /// Waits until its log has this.
+    pub(crate) async fn says(&self, text: &str, within: Duration) {
+        self.until(text, within, async || self.log().contains(text).then_some(())).await;
     }
 
     /// What the metric says.
     pub(crate) async fn leader_metric(&self) -> Option<String> {
-        let (_, text) = ask(self.metrics, "GET", "/metrics", "").await?;
+        let (_, text) = ask(self.address("metrics server")?, "GET", "/metrics", "").await?;
         text.lines().find_map(|line| line.strip_prefix("proxy_operator_leader ")).map(str::to_owned)
     }
 
-    async fn until<T>(&self, what: &str, within: Duration, mut probe: impl AsyncFnMut() -> Option<T>) -> T {
+    pub(crate) async fn until<T>(
+        &self,
+        what: &str,
+        within: Duration,
+        mut probe: impl AsyncFnMut() -> Option<T>,
+    ) -> T {
         let deadline = Instant::now() + within;
         loop {
             if let Some(found) = probe().await {
@@ -133,11 +168,6 @@ async fn write_kubeconfig(file: &Path, link: &Link) {
     let server = text.split('"').find(|part| part.starts_with("https://")).unwrap();
     let rewritten = text.replace(server, &format!("https://{}", link.address));
     fs::write(file, rewritten).unwrap();
-}
-
-fn free_addresses() -> [SocketAddr; 3] {
-    let listeners = [0; 3].map(|port: u16| TcpListener::bind(("127.0.0.1", port)).unwrap());
-    listeners.map(|listener| listener.local_addr().unwrap())
 }
 
 /// One request on a connection of its own; none if there was no answer in 2 s.

@@ -157,11 +157,14 @@ pub(super) async fn send(
     let share = timeout(limits.timeout, limits.held.reserve(MOST_RESPONSE_BYTES)).await;
     let Ok(Some(mut share)) = share else { return Err(Error::ConnectionLimitReached.into()) };
     // Waiting for room took its time.
-    limits.leave.check()?;
+    let leave = limits.leave;
+    leave.check()?;
     let left = limits.timeout.saturating_sub(began.elapsed());
     let limits = SendLimits { timeout: left, response_bytes: MOST_RESPONSE_BYTES };
     // The transport keeps the time as well; this one holds even if it does not.
-    let answer = timeout(left, access.transport.send(request, limits)).await;
+    let sending = timeout(left, access.transport.send(request, limits));
+    // Its connections are shared, and it may have to make one first.
+    let answer = leave.while_open(sending).await?;
     match answer {
         Ok(Ok(response)) if response.body().len() <= MOST_RESPONSE_BYTES => {
             share.shrink(response.body().len());

@@ -91,6 +91,8 @@ pub(super) struct Cloud {
     /// The first delete of these never ends; the second one forces it.
     pub(super) deletes_hang: BTreeSet<InstanceId>,
     pub(super) deletes_fail: BTreeSet<InstanceId>,
+    /// The lead pauses when the next delete is about to leave.
+    pub(super) pauses_at_delete: bool,
     /// Lists and looks never end.
     pub(super) hangs: bool,
     pub(super) deleted: Vec<InstanceRef>,
@@ -208,7 +210,7 @@ impl World {
             policy: Policy::default(),
             interval: INTERVAL,
             dry_run: false,
-            leadership: Leadership { elected, may_act: Arc::new(may_act) },
+            leadership: Leadership { elected, may_act: Arc::new(may_act), shared: true },
             clock: Arc::new(TestClock(Instant::now())),
             metrics: Arc::<Self>::clone(self),
         };
@@ -367,6 +369,10 @@ impl Provider for Fake {
 
     fn delete<'a>(&'a self, target: &'a InstanceRef) -> Call<'a, Deletion> {
         self.answer(move |cloud| {
+            if std::mem::take(&mut cloud.pauses_at_delete) {
+                self.world.upgrade().unwrap().leads.store(false, Ordering::SeqCst);
+                return Err(Failure::new(Reason::Transient, "held back"));
+            }
             cloud.deleted.push(target.clone());
             if cloud.deletes_fail.contains(&target.id) {
                 return Err(Failure::new(Reason::Denied, "deletion protection is on"));

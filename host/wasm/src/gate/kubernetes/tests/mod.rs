@@ -1,13 +1,14 @@
 //! What passes to the API server and what does not, a row per rule.
 
+mod fence;
+
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::{Method, Request};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::gate::policy::{Fence, Policy};
+use crate::gate::policy::Fence;
 
 /// Keeps what was sent and answers 200.
 #[derive(Default)]
@@ -20,14 +21,17 @@ impl KubernetesTransport for Recorder {
     }
 }
 
-fn access(resources: &[KubernetesResource]) -> (Access, Arc<Recorder>) {
-    let recorder = Arc::new(Recorder::default());
-    let grant = KubernetesGrant {
+fn grant(resources: &[KubernetesResource]) -> KubernetesGrant {
+    KubernetesGrant {
         namespace: "proxies".into(),
         service_account: "provider".into(),
         resources: resources.to_vec(),
-    };
-    (Access::new(grant, Arc::<Recorder>::clone(&recorder)), recorder)
+    }
+}
+
+fn access(resources: &[KubernetesResource]) -> (Access, Arc<Recorder>) {
+    let recorder = Arc::new(Recorder::default());
+    (Access::new(grant(resources), Arc::<Recorder>::clone(&recorder)), recorder)
 }
 
 /// Why a request of this call is refused; empty if it passes.
@@ -56,42 +60,7 @@ fn ungate() -> Value {
 }
 
 fn limits(held: &Budget) -> Limits<'_> {
-    behind(Fence::open(), held)
-}
-
-fn behind(fence: Fence, held: &Budget) -> Limits<'_> {
-    let provider = egress_proxies_core::ids::ProviderName::parse("p").unwrap();
-    let client = crate::gate::plain::PlainClient::new().unwrap();
-    let policy = Policy::new(provider, Vec::new(), None, client).behind(fence);
-    let origin = crate::gate::target::origin("https://kubernetes.internal").unwrap();
-    let leave = Box::leak(Box::new(Leave::new(&policy, &Method::POST, &origin)));
-    Limits { timeout: Duration::from_secs(5), held, leave }
-}
-
-#[tokio::test]
-async fn a_process_that_may_no_longer_act_by_the_time_there_is_room_sends_nothing() {
-    for acts in [true, false] {
-        let (access, recorder) = access(&[KubernetesResource::Pods]);
-        let request = Request::post(format!("https://kubernetes.internal{PODS}"));
-        let (parts, ()) = request.body(()).unwrap().into_parts();
-        let body = Bytes::from(good_pod().to_string());
-        let open = Arc::new(AtomicBool::new(true));
-        let asked = Arc::clone(&open);
-        let fence = Fence::new(Arc::new(move || asked.load(Ordering::SeqCst)));
-        let held = Budget::new(MOST_RESPONSE_BYTES);
-        let another = held.take(1).unwrap();
-        let errand = making();
-        let sending = send(&access, &parts, body, &errand, behind(fence, &held));
-        let meanwhile = async {
-            tokio::task::yield_now().await;
-            assert!(recorder.0.lock().unwrap().is_empty(), "there is no room yet");
-            open.store(acts, Ordering::SeqCst);
-            drop(another);
-        };
-        let (sent, ()) = tokio::join!(sending, meanwhile);
-        assert_eq!(recorder.0.lock().unwrap().len(), usize::from(acts), "{sent:?}");
-        assert!(acts || matches!(sent, Err(GateError::Failed(Error::ConnectionTerminated))), "{sent:?}");
-    }
+    fence::behind(Fence::open(), held)
 }
 
 fn good_pod() -> Value {
