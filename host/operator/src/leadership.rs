@@ -32,27 +32,68 @@ impl Leadership {
 
 /// Carries out an effect for as long as this process may act; none if it may not, or no longer. An effect that is
 /// broken off may have happened.
-pub async fn while_allowed<T>(
-    may_act: &(dyn Fn() -> bool + Send + Sync),
-    effect: impl Future<Output = T>,
-) -> Option<T> {
-    if !may_act() {
-        return None;
-    }
-    let over = async {
-        while may_act() {
-            tokio::time::sleep(GLANCE).await;
+pub fn while_allowed<'a, T>(
+    may_act: &'a (dyn Fn() -> bool + Send + Sync),
+    effect: impl Future<Output = T> + Send + 'a,
+) -> impl Future<Output = Option<T>> + Send + 'a
+where
+    T: Send + 'a,
+{
+    let effect = Box::pin(effect);
+    async move {
+        if !may_act() {
+            return None;
         }
-    };
-    tokio::select! {
-        biased;
-        done = effect => Some(done),
-        () = over => None,
+        let over = async {
+            while may_act() {
+                tokio::time::sleep(GLANCE).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            done = effect => Some(done),
+            () = over => None,
+        }
     }
 }
 
 impl std::fmt::Debug for Leadership {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Leadership").field("elected", &*self.elected.borrow()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_effect_is_not_begun_by_whoever_may_not_act_and_broken_off_when_that_is_over() {
+        let (acts, begun) = (AtomicBool::new(false), AtomicU32::new(0));
+        let may_act = || acts.load(Ordering::SeqCst);
+        let effect = |seconds| async move {
+            sleep(Duration::from_secs(seconds)).await;
+            seconds
+        };
+        let counted = async {
+            begun.fetch_add(1, Ordering::SeqCst);
+            effect(1).await
+        };
+        assert_eq!((while_allowed(&may_act, counted).await, begun.load(Ordering::SeqCst)), (None, 0));
+
+        acts.store(true, Ordering::SeqCst);
+        assert_eq!(while_allowed(&may_act, effect(10)).await, Some(10));
+        let began = Instant::now();
+        let over = async {
+            sleep(Duration::from_secs(5)).await;
+            acts.store(false, Ordering::SeqCst);
+        };
+        let (done, ()) = tokio::join!(while_allowed(&may_act, effect(10)), over);
+        assert_eq!(done, None);
+        assert!(began.elapsed() <= Duration::from_secs(5) + GLANCE, "{:?}", began.elapsed());
     }
 }

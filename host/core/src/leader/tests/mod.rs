@@ -38,10 +38,10 @@ fn having_seen(found: Option<Record>) -> Candidate {
 }
 
 /// A candidate that found this at 100 s, and no change of it since, every 2 s until this moment.
-fn having_watched(found: Option<Record>, until: u64) -> Candidate {
-    let mut candidate = having_seen(found.clone());
+fn having_watched(found: &Record, until: u64) -> Candidate {
+    let mut candidate = having_seen(Some(found.clone()));
     for now in (102..=until).step_by(2) {
-        candidate.saw(found.clone(), at(now));
+        candidate.saw(Some(found.clone()), at(now));
     }
     candidate
 }
@@ -118,9 +118,9 @@ rows! {
     a_lease_that_stays_away_is_made_anew: bereft(), 118 => Step::Create,
     a_lease_taken_without_an_answer_is_renewed: having_seen(Some(record("1", Some(ME)))), 100 => Step::Renew,
     a_lease_that_did_not_change_for_its_duration_is_taken:
-        having_watched(Some(record("1", Some("other"))), 114), 115 => Step::Take,
+        having_watched(&record("1", Some("other")), 114), 115 => Step::Take,
     a_lease_that_could_not_be_watched_is_looked_at:
-        having_watched(Some(record("1", Some("other"))), 104), 115 => Step::Look,
+        having_watched(&record("1", Some("other")), 104), 115 => Step::Look,
     the_lease_of_another_is_looked_at: having_seen(Some(record("1", Some("other")))), 102 => Step::Look,
     the_lease_of_another_is_respected:
         having_seen(Some(record("1", Some("other")))), 101 => Step::Wait(seconds(1)),
@@ -145,7 +145,7 @@ fn the_document_has_exactly_the_rows_that_are_tested_and_the_code_has_no_other()
 
 #[test]
 fn a_change_of_the_lease_begins_its_duration_anew_and_a_look_alone_does_not() {
-    let mut standby = having_watched(Some(record("1", Some("other"))), 114);
+    let mut standby = having_watched(&record("1", Some("other")), 114);
     assert_eq!(standby.decide(at(115)).step, Step::Take);
     for now in [115, 122, 129] {
         standby.saw(Some(record("2", Some("other"))), at(now));
@@ -156,7 +156,7 @@ fn a_change_of_the_lease_begins_its_duration_anew_and_a_look_alone_does_not() {
 
 #[test]
 fn time_in_which_a_standby_could_see_nothing_does_not_count() {
-    let mut standby = having_watched(Some(record("1", Some("other"))), 104);
+    let mut standby = having_watched(&record("1", Some("other")), 104);
     standby.failed(at(106));
     assert_eq!(standby.decide(at(1000)).row, "a_lease_that_could_not_be_watched_is_looked_at");
     // The API server is back, and the leader has not renewed yet: it has the first try.
@@ -169,7 +169,7 @@ fn time_in_which_a_standby_could_see_nothing_does_not_count() {
 
 #[test]
 fn the_wait_of_a_standby_ends_when_the_lease_does() {
-    let standby = having_watched(Some(record("1", Some("other"))), 114);
+    let standby = having_watched(&record("1", Some("other")), 114);
     let Step::Wait(wait) = standby.decide(at(114)).step else { panic!("it does not wait") };
     assert_eq!(wait, seconds(1));
 }
@@ -181,7 +181,7 @@ fn a_lease_that_somebody_deleted_or_emptied_is_left_alone_for_as_long_as_its_hol
     }
     // The last one is what a Lease without a spec says.
     for duration in [15, 2, 0] {
-        let emptied = having_watched(Some(Record { duration: seconds(duration), ..record("2", None) }), 112);
+        let emptied = having_watched(&Record { duration: seconds(duration), ..record("2", None) }, 112);
         assert_eq!(emptied.decide(at(114)).step, Step::Look, "{duration}");
         assert_eq!(emptied.decide(at(115)).step, Step::Take, "{duration}");
     }
@@ -191,7 +191,7 @@ fn a_lease_that_somebody_deleted_or_emptied_is_left_alone_for_as_long_as_its_hol
 fn a_duration_that_somebody_wrote_is_believed_within_bounds() {
     let decide = |duration, now| {
         let found = Record { duration, ..record("1", Some("other")) };
-        having_watched(Some(found), now - 2).decide(at(now)).step
+        having_watched(&found, now - 2).decide(at(now)).step
     };
     assert_eq!(decide(seconds(1), 114), Step::Look, "never shorter than our own");
     assert_eq!(decide(seconds(40), 139), Step::Look);

@@ -70,7 +70,7 @@ fn may_pass(error: &anyhow::Error) -> bool {
 
 /// True if one of both sides does not trust the other.
 fn is_certificate(error: &Error) -> bool {
-    let mut cause = Some(error as &(dyn std::error::Error + 'static));
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = cause {
         // An `io::Error` does not name what it was made from as its source.
         let inside = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);

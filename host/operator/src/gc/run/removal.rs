@@ -82,10 +82,8 @@ impl Removals<'_> {
             Some(Ok(target)) => self.delete(provider, removal, &target).await,
         };
         // How something failed that was held back, or met an API server that is away, says nothing.
-        let tried = match tried {
-            Tried::Failed if !(self.setup.leadership.may_act)() => Tried::NotLeading,
-            other => other,
-        };
+        let held_back = tried == Tried::Failed && !(self.setup.leadership.may_act)();
+        let tried = if held_back { Tried::NotLeading } else { tried };
         if let Some(removed) = counted(tried) {
             self.setup.metrics.removed(name, removed);
         }

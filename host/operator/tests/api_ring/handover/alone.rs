@@ -47,11 +47,10 @@ async fn one_process_whose_api_server_is_away_for_a_while_keeps_its_leases_and_c
     let proxy = Answering::start().await;
     let operator = Replica::start(&bench, "operator").await;
     bench.create("a", external(proxy.port)).await;
-    bench.create("leaves", external(proxy.port)).await;
-    for name in ["a", "leaves"] {
-        bench.until_ready(name).await;
-    }
+    bench.until_ready("a").await;
     let (kept, returned) = (long_lease(&operator).await, long_lease(&operator).await);
+    bench.create("leaves", external(proxy.port)).await;
+    bench.until_ready("leaves").await;
     let (pid, before) = (operator.pid(), bench.get("a").await.unwrap());
 
     operator.link.cut();

@@ -125,7 +125,6 @@ async fn a_leader_that_is_cut_off_does_nothing_more_and_ends_when_it_sees_who_le
     assert_eq!(pair.leader.leader_metric().await.as_deref(), Some("0"));
 
     pair.standby.leases(HAND_OVER.saturating_sub(cut.elapsed())).await;
-    println!("handed over {:?} after the cut", cut.elapsed());
     assert_eq!(pair.leader.lease().await.unwrap().0, 503, "one of them gives leases");
     assert_eq!(pair.leader.has_ended(), None);
     pair.leader.link.heal();

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -44,8 +44,20 @@ impl Replica {
         Self::start_over(link().await, bench, name).await
     }
 
-    /// The same over this link, which may be cut.
+    /// With the rights of this user.
+    pub(crate) async fn start_as(bench: &Bench, name: &str, user: &str) -> Self {
+        let link = link().await;
+        let kubeconfig = kubeconfig(&link).await.replace("user: {", &format!("user: {{as: {user}, "));
+        Self::spawn(link, &kubeconfig, bench, name)
+    }
+
+    /// With all rights, over this link, which may be cut.
     pub(crate) async fn start_over(link: Link, bench: &Bench, name: &str) -> Self {
+        let kubeconfig = kubeconfig(&link).await;
+        Self::spawn(link, &kubeconfig, bench, name)
+    }
+
+    fn spawn(link: Link, access: &str, bench: &Bench, name: &str) -> Self {
         let dir = tempfile::Builder::new().prefix("epo-replica-").tempdir().unwrap().keep();
         let providers = dir.join("providers.yaml");
         fs::write(
@@ -54,7 +66,7 @@ impl Replica {
         )
         .unwrap();
         let kubeconfig = dir.join("kubeconfig");
-        write_kubeconfig(&kubeconfig, &link).await;
+        fs::write(&kubeconfig, access).unwrap();
         // Ports that nobody else can take before it does; the log says which.
         let anywhere = "127.0.0.1:0";
         let supervisor = Command::new("sh")
@@ -163,11 +175,11 @@ impl Replica {
     }
 }
 
-async fn write_kubeconfig(file: &Path, link: &Link) {
+/// With all rights, over this link.
+async fn kubeconfig(link: &Link) -> String {
     let text = fs::read_to_string(ApiServer::shared().await.unwrap().kubeconfig()).unwrap();
     let server = text.split('"').find(|part| part.starts_with("https://")).unwrap();
-    let rewritten = text.replace(server, &format!("https://{}", link.address));
-    fs::write(file, rewritten).unwrap();
+    text.replace(server, &format!("https://{}", link.address))
 }
 
 /// One request on a connection of its own; none if there was no answer in 2 s.
