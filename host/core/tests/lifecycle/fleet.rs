@@ -6,9 +6,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use egress_proxies_core::crd::Phase;
-use egress_proxies_core::provider::InstanceState;
+use egress_proxies_core::lifecycle::{Caps, Ledger};
+use egress_proxies_core::provider::{Failure, InstanceState, Reason};
 
-use super::world::{Shared, World};
+use super::world::{Shared, Sick, Sight, World};
 
 const SIZE: usize = 50;
 
@@ -98,7 +99,7 @@ fn fewest_serving(fleet: &mut Fleet, span: Duration) -> usize {
 #[test]
 fn one_bad_edit_leaves_four_fifths_serving_and_undoing_it_brings_all_back() {
     let mut fleet = Fleet::new();
-    fleet.all(|world| world.sick_from = Some(2)); // machines of this size run, and no probe succeeds
+    fleet.all(|world| world.sick = Sick::OfSize(2)); // machines of this size run, and no probe succeeds
     fleet.all(edit(2));
     let fewest = fewest_serving(&mut fleet, Duration::from_mins(20));
     assert_eq!(fewest, 40);
@@ -143,7 +144,7 @@ fn a_person_gets_one_new_machine_for_each_proxy_that_asks_although_the_operator_
 fn an_observer_that_sees_all_machines_stopped_takes_no_more_than_a_fifth_away() {
     for restarts in [false, true] {
         let mut fleet = Fleet::new();
-        fleet.all(|world| world.blind = Some(InstanceState::Stopped));
+        fleet.all(|world| world.sight = Sight::AllAre(InstanceState::Stopped));
         let mut fewest = SIZE;
         for _ in 0..5 {
             if restarts {
@@ -153,7 +154,7 @@ fn an_observer_that_sees_all_machines_stopped_takes_no_more_than_a_fifth_away() 
         }
         assert!(fewest >= 40, "{fewest}, restarts {restarts}");
         assert!(fleet.with_reason("FleetSuspect") >= 30, "{}", fleet.with_reason("FleetSuspect"));
-        fleet.all(|world| world.blind = None);
+        fleet.all(|world| world.sight = Sight::Right);
         fleet.run(Duration::from_mins(30));
         assert_eq!(fleet.serving(), SIZE, "restarts {restarts}");
     }
@@ -210,4 +211,80 @@ fn specs_that_can_not_work_hold_up_nobody_elses_replacement() {
     }
     fleet.run(Duration::from_mins(20));
     assert_eq!((fleet.serving(), fleet.creates()), (SIZE, 100));
+}
+
+#[test]
+fn an_observer_that_sees_all_stopped_takes_no_more_than_a_fifth_away_although_all_wait_for_another_machine() {
+    let mut fleet = Fleet::new();
+    fleet.all(|world| {
+        world.cluster.annotate("crawl.example.com/replace", Some("1"));
+        world.sight = Sight::AllAre(InstanceState::Stopped);
+    });
+    let fewest = fewest_serving(&mut fleet, Duration::from_mins(5));
+    assert!(fewest >= 40, "{fewest}");
+    fleet.all(|world| world.sight = Sight::Right);
+    fleet.run(Duration::from_hours(1));
+    // Those that were made anew look stopped as well for a while.
+    assert!(fleet.serving() == SIZE && (100..=110).contains(&fleet.creates()), "{}", fleet.creates());
+}
+
+#[test]
+fn a_low_cap_hides_nobody_who_waits_for_a_place() {
+    let mut fleet = Fleet::new();
+    let caps = Caps { replacements_per_minute: 4, ..Caps::default() };
+    fleet.shared.borrow_mut().ledger = Some(Ledger::new(caps, fleet.worlds[0].now().mono));
+    fleet.run(Duration::from_mins(3));
+    // Only the machines of now are seen wrongly: what is made anew comes back, and slow start goes on.
+    let before = fleet.creates();
+    fleet.all(|world| world.sight = Sight::AllAre(InstanceState::Stopped));
+    let mut fewest = fleet.serving();
+    for _ in 0..600 {
+        for world in &mut fleet.worlds {
+            if world.creates() > 1 {
+                world.sight = Sight::Right;
+            }
+        }
+        fleet.second();
+        fewest = fewest.min(fleet.serving());
+    }
+    assert!(fewest >= 40, "{fewest}");
+    assert!(fleet.creates() > before, "some are made anew");
+}
+
+#[test]
+fn a_probe_that_fails_for_some_seconds_costs_none_of_those_that_wait_behind_a_bad_edit() {
+    let mut fleet = Fleet::new();
+    fleet.all(|world| world.sick = Sick::OfSize(2));
+    fleet.all(edit(2));
+    fleet.run(Duration::from_mins(20));
+    assert_eq!((fleet.serving(), fleet.creates()), (40, 60));
+    for number in 0..SIZE {
+        fleet.worlds[number].sick = Sick::All;
+        fleet.run(Duration::from_secs(5));
+        fleet.worlds[number].sick = Sick::OfSize(2);
+        fleet.run(Duration::from_secs(5));
+    }
+    assert_eq!((fleet.serving(), fleet.creates()), (40, 60), "none of them was touched");
+    // Another correction reaches all, the sick ones first.
+    fleet.all(edit(3));
+    fleet.run(Duration::from_mins(40));
+    assert_eq!(fleet.serving(), SIZE);
+}
+
+#[test]
+fn an_observer_that_loses_all_machines_again_and_again_takes_no_more_than_a_fifth_away() {
+    let quota = Failure::new(Reason::Quota, "the quota was lowered");
+    for cause in [None, Some(quota)] {
+        let mut fleet = Fleet::new();
+        let mut fewest = SIZE;
+        for _ in 0..3 {
+            fleet.all(|world| world.sight = Sight::NoneIsThere(cause.clone()));
+            fewest = fewest.min(fewest_serving(&mut fleet, Duration::from_mins(2)));
+            fleet.all(|world| world.sight = Sight::Right);
+            fewest = fewest.min(fewest_serving(&mut fleet, Duration::from_mins(1)));
+        }
+        assert!(fewest >= 40, "{fewest}, {cause:?}");
+        fleet.run(Duration::from_mins(30));
+        assert_eq!(fleet.serving(), SIZE, "{cause:?}");
+    }
 }

@@ -11,7 +11,7 @@ use egress_proxies_core::lifecycle::{
 use egress_proxies_core::provider::{Instance, InstanceRef, Observation, ProviderInfo, ProviderSettings};
 
 use super::cloud::{Fate, LIST_LAG, LONGEST_CALL};
-use super::world::World;
+use super::world::{Sight, World};
 
 /// When the operator dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -258,12 +258,20 @@ fn provider_effect(world: &mut World, action: Action, fate: Fate) -> Outcome {
             if let Ok(Observation::Found(instance)) = &mut result {
                 blinded(world, instance);
             }
+            if let (Sight::NoneIsThere(cause), Ok(Observation::Found(_))) = (&world.sight, &result) {
+                result = Ok(Observation::Absent(cause.clone()));
+            }
             Outcome::Got { target, result }
         }
         Action::ListOwned(owner) => {
             let mut result = world.cloud.list(&owner, fate, now);
             for instance in result.iter_mut().flat_map(|listing| &mut listing.items) {
                 blinded(world, instance);
+            }
+            if let Ok(listing) = result.as_mut().map(|listing| &mut listing.items)
+                && matches!(world.sight, Sight::NoneIsThere(_))
+            {
+                listing.clear();
             }
             Outcome::Listed(result)
         }
@@ -287,7 +295,7 @@ fn provider_effect(world: &mut World, action: Action, fate: Fate) -> Outcome {
 
 /// What the provider says of a machine while it sees wrongly.
 fn blinded(world: &World, instance: &mut Instance) {
-    if let Some(state) = &world.blind {
+    if let Sight::AllAre(state) = &world.sight {
         instance.state = state.clone();
         instance.endpoints.clear();
     }

@@ -12,12 +12,31 @@ use egress_proxies_core::ids::ProxyUid;
 use egress_proxies_core::lifecycle::{
     Admission, Ask, Caps, Census, FactsInput, Ledger, Memory, ObjectFacts, Requeue, facts_of,
 };
-use egress_proxies_core::provider::InstanceState;
+use egress_proxies_core::provider::{Failure, InstanceState};
 use egress_proxies_core::time::{Moment, Now};
 
 use super::cloud::Cloud;
 use super::cluster::Cluster;
 use super::operator::{End, Registry, Script, pass};
+
+/// Whose probes fail.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Sick {
+    Nobody,
+    /// Machines of this size.
+    OfSize(u64),
+    All,
+}
+
+/// What the provider says of machines.
+#[derive(Debug, Clone)]
+pub(crate) enum Sight {
+    Right,
+    /// All are in this state, wrongly.
+    AllAre(InstanceState),
+    /// There is none, wrongly, and perhaps a cause.
+    NoneIsThere(Option<Failure>),
+}
 
 /// Everything outside the decision.
 #[derive(Debug)]
@@ -34,10 +53,10 @@ pub(crate) struct World {
     /// The ledger and the fleet that it is asked about.
     shared: Rc<RefCell<Shared>>,
     in_fleet: bool,
-    /// No probe succeeds through machines of this size.
-    pub(crate) sick_from: Option<u64>,
-    /// What the provider says of the state of every machine, wrongly.
-    pub(crate) blind: Option<InstanceState>,
+    /// Whose probes fail.
+    pub(crate) sick: Sick,
+    /// What the provider says of machines, rightly or wrongly.
+    pub(crate) sight: Sight,
     /// Live leases on the machine.
     pub(crate) leases: u32,
     /// The object was let go without its machine, because a person said so.
@@ -78,8 +97,8 @@ impl World {
             verdict: None,
             shared: Rc::default(),
             in_fleet: false,
-            sick_from: None,
-            blind: None,
+            sick: Sick::Nobody,
+            sight: Sight::Right,
             leases: 0,
             abandoned: false,
             unreadable: false,
@@ -228,7 +247,11 @@ impl World {
         let known = self.verdict.as_ref().map(|verdict| &verdict.machine);
         let Some(machine) = facts.machine else { return };
         let size = self.cloud.size_of(machine.incarnation.as_str());
-        let healthy = !self.in_fleet || size.is_some_and(|size| Some(size) != self.sick_from);
+        let healthy = match self.sick {
+            Sick::Nobody => !self.in_fleet || size.is_some(),
+            Sick::OfSize(sick) => size.is_some_and(|size| size != sick),
+            Sick::All => false,
+        };
         let is_news = self.verdict.as_ref().is_none_or(|verdict| verdict.healthy != healthy);
         if known != Some(&machine) || is_news {
             self.verdict = Some(Verdict {

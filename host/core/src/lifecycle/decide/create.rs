@@ -12,7 +12,7 @@ use crate::lifecycle::{
 use crate::provider::{CreatePlan, FailureClass, Instance, InstanceState};
 
 use super::context::{Context, act, intent, is_running};
-use super::leave::{Leave, leave, suspect};
+use super::leave::{Leave, again, leave, stays};
 use super::managed::{Wanted, held};
 use super::removal::delete_only_message;
 use super::request::{Desired, create_request, metadata_patch};
@@ -58,8 +58,9 @@ pub(super) fn decide(cx: &Context<'_>, provider: &ProviderFacts, wanted: Wanted)
     make(cx, provider, &wanted)
 }
 
-/// The machine that status names is not there. Another one is made in its place when the ledger lets it.
-fn absent(cx: &Context<'_>, provider: &ProviderFacts) -> Option<Decision> {
+/// The machine that status names is not there. Another one is made in its place when the ledger lets it; until
+/// then it stays as it is.
+pub(super) fn absent(cx: &Context<'_>, provider: &ProviderFacts) -> Option<Decision> {
     let object = &cx.observed.object;
     let id = object.recorded_id()?;
     let incarnation = object.status.incarnation.as_deref().and_then(|text| Incarnation::parse(text).ok());
@@ -70,12 +71,15 @@ fn absent(cx: &Context<'_>, provider: &ProviderFacts) -> Option<Decision> {
     let stage = Stage::Replacing("the machine went away and is made anew".to_owned());
     match leave(cx, "an_absent_machine_asks_for_another", &provider.info, target, purpose) {
         Leave::Ask(decision) => return Some(*decision),
-        Leave::Wait(Refusal::Suspect, retry) => return Some(suspect(cx, &provider.info, retry)),
-        Leave::Wait(Refusal::Capped | Refusal::Pending | Refusal::Paused, retry) => {
+        Leave::Wait(why, retry) => {
+            let row = "an_absent_machine_waits_for_another";
+            if !hidden || why == Refusal::Suspect {
+                return Some(stays(cx, row, &provider.info, why, retry));
+            }
             let scope = object.status.provider_scope.clone();
             let machine = Some(RecordedMachine { id, scope, incarnation, running: None });
             let status = StatusIntent { machine, ..intent(stage) };
-            return Some(cx.rest("an_absent_machine_waits_for_another", status, Requeue::After(retry)));
+            return Some(cx.rest(row, status, again(cx, retry)));
         }
         Leave::Granted => {}
     }

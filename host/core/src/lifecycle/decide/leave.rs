@@ -56,20 +56,38 @@ pub(super) fn leave_of(
     leave(cx, row, provider, (&instance.id, incarnation_of(instance).as_ref()), purpose)
 }
 
-/// A machine that looks broken while so many do that the look itself is suspect: it stays as it is. None:
-/// whatever follows may follow.
+/// A machine that looks broken: it stays as it is while so many do that the look itself is suspect, and until
+/// its turn comes. None: whatever follows may follow.
 pub(super) fn suspicion(cx: &Context<'_>, provider: &ProviderInfo, instance: &Instance) -> Option<Decision> {
     match leave_of(cx, "a_broken_machine_asks_to_leave", provider, instance, Purpose::Repair) {
         Leave::Ask(decision) => Some(*decision),
-        Leave::Wait(Refusal::Suspect, retry) => Some(suspect(cx, provider, retry)),
-        Leave::Granted | Leave::Wait(Refusal::Capped | Refusal::Pending | Refusal::Paused, _) => None,
+        Leave::Wait(why, retry) => Some(stays(cx, "a_machine_waits_to_leave", provider, why, retry)),
+        Leave::Granted => None,
     }
 }
 
-/// Nothing is done to a machine of a suspect fleet; probes go on and say whether it serves.
-pub(super) fn suspect(cx: &Context<'_>, provider: &ProviderInfo, retry: Duration) -> Decision {
-    let note = waits_because(Refusal::Suspect, provider);
-    cx.rest("a_suspect_fleet_is_left_alone", cx.kept(Some(note)), Requeue::After(retry))
+/// It may not go now: it stays as it is, shown to clients if its probes succeed. It is looked at again soon,
+/// whenever its turn comes: whoever saw it broken may have been wrong.
+pub(super) fn stays(
+    cx: &Context<'_>,
+    row: &'static str,
+    provider: &ProviderInfo,
+    why: Refusal,
+    retry: Duration,
+) -> Decision {
+    let row = match why {
+        Refusal::Suspect => "a_suspect_fleet_is_left_alone",
+        Refusal::Capped | Refusal::Pending | Refusal::Paused => row,
+    };
+    // What drains goes on draining, whatever else there is to say.
+    let note = cx.observed.object.draining().is_none().then(|| waits_because(why, provider));
+    cx.rest(row, cx.kept(note), again(cx, retry))
+}
+
+/// When to ask again; not before a back-off ends.
+pub(super) fn again(cx: &Context<'_>, retry: Duration) -> Requeue {
+    let soon = retry.min(cx.policy.caps.suspect_poll);
+    Requeue::After(cx.held_for().map_or(soon, |left| left.max(soon)))
 }
 
 /// What a Proxy shows whose machine has to wait.

@@ -46,7 +46,10 @@ pub(super) fn decide(cx: &Context<'_>) -> Decision {
         return cx.rest("a_machine_may_be_in_another_scope", status, requeue);
     }
     if let Some(left) = cx.held_for() {
-        return held(cx, recorded.is_some(), left);
+        // A back-off that begins with an absence is no reason to take a machine from clients: the ledger is.
+        let gone = object.recorded_id().is_some() && recorded.is_none();
+        let absent = if gone { create::absent(cx, provider) } else { None };
+        return absent.unwrap_or_else(|| held(cx, recorded.is_some(), left));
     }
     let wanted = desired(cx, &provider.info);
     match recorded {
@@ -144,6 +147,13 @@ fn next_look(cx: &Context<'_>, instance: &Instance) -> Requeue {
 
 fn our_machine(cx: &Context<'_>, provider: &ProviderFacts, wanted: &Wanted, instance: &Instance) -> Decision {
     let object = &cx.observed.object;
+    // Whatever else is wanted of it: that it looks broken may be wrong.
+    if !is_running(instance)
+        && object.status.ip.is_some()
+        && let Some(decision) = suspicion(cx, &provider.info, instance)
+    {
+        return decision;
+    }
     if let Ok(wanted) = wanted {
         let adopts = match fit(instance, object.spec_hash.as_deref(), &wanted.hash) {
             Fit::Other if provider.info.settings.delete_only => None,
@@ -158,12 +168,6 @@ fn our_machine(cx: &Context<'_>, provider: &ProviderFacts, wanted: &Wanted, inst
         if replace::is_asked_for(cx, instance) && !provider.info.settings.delete_only {
             return replace::decide(cx, &provider.info, wanted, instance, Cause::Person);
         }
-    }
-    if !is_running(instance)
-        && object.status.ip.is_some()
-        && let Some(decision) = suspicion(cx, &provider.info, instance)
-    {
-        return decision;
     }
     by_state(cx, provider, wanted, instance)
 }

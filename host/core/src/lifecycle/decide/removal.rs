@@ -1,10 +1,10 @@
 //! Takes a machine away so that another one can come. Never for a deleted object: that is `delete`.
 
-use crate::lifecycle::{Action, Decision, MachineSeen, Purpose, Refusal, Requeue, Stage};
+use crate::lifecycle::{Action, Decision, MachineSeen, Purpose, Refusal, Stage};
 use crate::provider::{Instance, ProviderInfo};
 
-use super::context::{Context, act};
-use super::leave::{Leave, leave_of, suspect};
+use super::context::{Context, act, is_running};
+use super::leave::{Leave, again, leave_of, stays};
 
 /// Why a machine goes.
 #[derive(Debug, Clone, Copy)]
@@ -34,16 +34,17 @@ pub(super) fn remove(
         match leave_of(cx, "a_machine_asks_to_leave", provider, seen, why.purpose) {
             Leave::Ask(decision) => return *decision,
             Leave::Granted => {}
-            Leave::Wait(Refusal::Suspect, retry) => return suspect(cx, provider, retry),
-            Leave::Wait(Refusal::Capped | Refusal::Pending | Refusal::Paused, retry) => {
-                // Its leases ran out and it is shown to nobody new: it may as well go on until its turn.
-                let drains = cx.observed.object.draining().is_some();
-                let status = if drains {
-                    cx.intent_with(Stage::Draining(why.text.to_owned()), instance, true)
-                } else {
-                    hidden
-                };
-                return cx.rest("a_machine_waits_to_leave", status, Requeue::After(retry));
+            Leave::Wait(refusal, retry) => {
+                let row = "a_machine_waits_to_leave";
+                if cx.observed.object.draining().is_some() && is_running(instance) {
+                    // Its leases ran out and it is shown to nobody new: it may as well go on until its turn.
+                    let status = cx.intent_with(Stage::Draining(why.text.to_owned()), instance, true);
+                    return cx.rest(row, status, again(cx, retry));
+                }
+                if cx.observed.object.status.ip.is_some() || refusal == Refusal::Suspect {
+                    return stays(cx, row, provider, refusal, retry);
+                }
+                return cx.rest(row, hidden, again(cx, retry));
             }
         }
     }

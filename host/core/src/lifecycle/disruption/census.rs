@@ -31,7 +31,7 @@ pub struct Census {
 
 impl Census {
     /// One census per provider.
-    pub fn of(fleet: &Fleet) -> BTreeMap<ProviderName, Self> {
+    pub fn of(fleet: &Fleet) -> BTreeMap<ProviderName, Arc<Self>> {
         let mut censuses: BTreeMap<ProviderName, Self> = BTreeMap::new();
         let counts = |facts: &&Arc<ProxyFacts>| facts.mode == Mode::Managed && facts.begun && !facts.deleting;
         let counted = fleet.proxies.values().filter(counts);
@@ -40,7 +40,7 @@ impl Census {
                 censuses.entry(provider.clone()).or_default().add(facts);
             }
         }
-        censuses
+        censuses.into_iter().map(|(provider, census)| (provider, Arc::new(census))).collect()
     }
 
     fn add(&mut self, facts: &ProxyFacts) {

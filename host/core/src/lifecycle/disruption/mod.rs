@@ -14,6 +14,7 @@ mod share;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ids::{Incarnation, InstanceId, ProviderName, ProxyUid};
@@ -133,12 +134,12 @@ impl Ledger {
         Self { caps, born: now, shares: BTreeMap::new() }
     }
 
-    /// May it go? `census` is that of the ask's provider.
-    pub fn ask(&mut self, ask: &Ask, census: &Census, now: Moment) -> Admission {
+    /// May it go? `census` is that of the ask's provider, the same one as long as no other fleet was published.
+    pub fn ask(&mut self, ask: &Ask, census: &Arc<Census>, now: Moment) -> Admission {
         let (caps, born) = (&self.caps, self.born);
         let share = self.shares.entry(ask.provider.clone()).or_insert_with(|| Share::new(caps, born));
         share.refresh(census, caps, now);
-        share.ask(ask, census, caps, now)
+        share.ask(ask, caps, now)
     }
 
     /// True while so many machines of this provider look broken that nobody trusts the look.

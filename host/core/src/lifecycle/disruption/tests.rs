@@ -1,6 +1,7 @@
 //! Fleets that are replaced, broken, or seen wrongly, and how much of them the ledger lets go.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::census::Standing;
@@ -51,7 +52,7 @@ impl Fleet {
         self.ledger = Ledger::new(Caps::default(), self.now());
     }
 
-    fn census(&self) -> Census {
+    fn census(&self) -> Arc<Census> {
         let mut census = Census::default();
         for (number, machine) in &self.machines {
             let serves = self.serves[number];
@@ -66,7 +67,7 @@ impl Fleet {
             }
             census.all.insert(uid(*number), standing);
         }
-        census
+        Arc::new(census)
     }
 
     fn question(&self, number: usize, purpose: Purpose) -> Ask {
@@ -349,7 +350,7 @@ fn deletions_have_a_cap_of_their_own() {
             fleet.machines.insert(number, 1);
             let question = fleet.question(number, Purpose::Deletion);
             let now = fleet.now();
-            if fleet.ledger.ask(&question, &Census::default(), now) == Admission::Granted {
+            if fleet.ledger.ask(&question, &Arc::default(), now) == Admission::Granted {
                 left.retain(|known| *known != number);
             }
         }
@@ -362,6 +363,7 @@ fn deletions_have_a_cap_of_their_own() {
 #[test]
 fn a_deletion_does_not_wait_for_the_place_of_a_replacement() {
     let mut fleet = Fleet::of(1000, MaxUnavailable::Percent(100));
+    fleet.away(&(0..1000).collect::<Vec<_>>());
     fleet.granted(Purpose::Removal);
     assert_eq!(fleet.why(999, Purpose::Removal), Some(Refusal::Capped));
     let last = fleet.ask(999, Purpose::Deletion);
@@ -403,4 +405,42 @@ fn whoever_looks_for_long_before_it_asks_gets_through_all_the_same_and_under_the
         };
         assert!(grants.iter().map(minute).max() <= Some(cap), "{purpose:?}");
     }
+}
+
+#[test]
+fn no_machine_that_clients_know_goes_while_the_fleet_is_suspect() {
+    let mut fleet = Fleet::of(50, FIFTH);
+    assert_eq!(fleet.ask(49, Purpose::Exchange), Admission::Granted);
+    let taken = fleet.granted(Purpose::Repair);
+    assert!(taken.len() <= 10, "{taken:?}");
+    assert_eq!(fleet.why(49, Purpose::Removal), Some(Refusal::Suspect), "its drain may be over");
+    fleet.away(&[48]);
+    assert_eq!(fleet.why(48, Purpose::Removal), None, "this one is shown to nobody");
+}
+
+#[test]
+fn those_that_wait_for_a_place_count_like_those_that_are_made_anew() {
+    let mut fleet = Fleet::of(1000, FIFTH);
+    let mut making: Vec<(Duration, usize)> = Vec::new();
+    let mut most = 0;
+    for _ in 0..40 {
+        let back: Vec<usize> = making.iter().filter(|(at, _)| *at <= fleet.clock).map(|(_, n)| *n).collect();
+        making.retain(|(at, _)| *at > fleet.clock);
+        fleet.back(&back);
+        let (mut granted, mut waits) = (Vec::new(), 0);
+        let (census, now) = (fleet.census(), fleet.now());
+        let shown = |number: &usize| fleet.machines[number] == 1 && fleet.serves[number];
+        for number in (0..1000).filter(shown).collect::<Vec<_>>() {
+            match fleet.ledger.ask(&fleet.question(number, Purpose::Repair), &census, now) {
+                Admission::Granted => granted.push(number),
+                Admission::Refused { why: Refusal::Capped, .. } => waits += 1,
+                Admission::Refused { .. } => {}
+            }
+        }
+        fleet.away(&granted);
+        making.extend(granted.iter().map(|number| (fleet.clock + Duration::from_mins(1), *number)));
+        most = most.max(making.len() + waits);
+        fleet.later(15);
+    }
+    assert!(most <= 200, "{most}");
 }

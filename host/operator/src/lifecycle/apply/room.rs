@@ -32,7 +32,9 @@ struct State {
 /// The censuses of one published fleet: made once, however many ask.
 struct Counted {
     fleet: Arc<BTreeMap<ProxyUid, Arc<ProxyFacts>>>,
-    censuses: BTreeMap<ProviderName, Census>,
+    censuses: BTreeMap<ProviderName, Arc<Census>>,
+    /// Of a provider without Proxies.
+    nobody: Arc<Census>,
 }
 
 impl Room {
@@ -59,12 +61,11 @@ impl Room {
             Some(known) if Arc::ptr_eq(&known.fleet, &fleet.proxies) => known,
             Some(_) | None => {
                 let censuses = Census::of(&fleet);
-                counted.insert(Counted { fleet: fleet.proxies, censuses })
+                counted.insert(Counted { fleet: fleet.proxies, censuses, nobody: Arc::default() })
             }
         };
         let ledger = ledger.get_or_insert_with(|| Ledger::new(self.caps.clone(), now));
-        let nobody = Census::default();
-        let census = counted.censuses.get(&ask.provider).unwrap_or(&nobody);
+        let census = counted.censuses.get(&ask.provider).unwrap_or(&counted.nobody);
         let was_suspect = ledger.suspects(&ask.provider);
         let answer = ledger.ask(ask, census, now);
         if ledger.suspects(&ask.provider) != was_suspect {

@@ -31,7 +31,7 @@ rows! {
     an_absent_machine_asks_for_another: Case::published().absent("m1")
         => Action::AskLeave(Ask { purpose: Purpose::Repair, .. }), _, Stage::Untouched,
     an_absent_machine_waits_for_another: Case::published().absent("m1").refused(Refusal::Capped)
-        => Action::WriteStatus(_), Requeue::After(_), Stage::Replacing(_),
+        => Action::WriteStatus(_), Requeue::After(_), Stage::Kept(Some((ProvisionedReason::ReplacementPending, _))),
     a_vanished_machine_is_hidden: Case::published().absent("m1").granted()
         => Action::WriteStatus(_), _, Stage::Replacing(_),
     the_cloud_init_is_unusable: Case::managed().edit(|observed| {

@@ -252,3 +252,37 @@ fn a_drain_begins_when_it_begins_although_the_proxy_was_not_ready_long_before() 
         assert_eq!(case.decide().row, "the_machine_drains");
     }
 }
+
+#[test]
+fn whoever_waits_for_its_place_stays_as_it_is_and_is_looked_at_again_soon() {
+    let far = |case: Case| {
+        let Action::AskLeave(ask) = case.decide().action else { panic!("{:?}", case.decide()) };
+        let retry = std::time::Duration::from_mins(20);
+        let admission = crate::lifecycle::Admission::Refused { why: Refusal::Capped, retry };
+        case.absorb(crate::lifecycle::Outcome::Asked { ask, admission })
+    };
+    let cases: [fn() -> Case; 6] = [
+        || Case::published().in_state(InstanceState::Stopped),
+        || Case::published().in_state(InstanceState::Provisioning),
+        || Case::published().absent("m1"),
+        || Case::published().absent("m1").next_pass().absent("m1"),
+        || outdated().in_state(InstanceState::Failed),
+        || Case::published().in_state(InstanceState::Running).edited().validated(Ok(())),
+    ];
+    for case in cases {
+        let waits = far(case());
+        assert_eq!(written_status(&waits).ip.as_deref(), Some("10.0.0.1"));
+        let Requeue::After(wait) = waits.decide().requeue else { panic!() };
+        assert!(wait <= std::time::Duration::from_secs(15), "{wait:?}");
+    }
+}
+
+#[test]
+fn an_absence_that_begins_a_back_off_asks_the_ledger_all_the_same() {
+    let again = Case::published().edit(|observed| observed.memory.vanished = 1).absent("m1");
+    assert_eq!(again.decide().row, "an_absent_machine_asks_for_another");
+    let status = written_status(&again.clone().refused(Refusal::Suspect));
+    assert_eq!((status.provider_id.as_deref(), status.ip.as_deref()), (Some("m1"), Some("10.0.0.1")));
+    let granted = again.granted().written();
+    assert_eq!(granted.decide().row, "a_back_off_holds");
+}
