@@ -13,6 +13,10 @@ import (
 // pageURL is fetched through every proxy. The name exists nowhere: only a proxy can answer for it.
 const pageURL = "http://page.bench.example/"
 
+// settles is how many probes of a machine a contestant has after which its verdict may be called settled: whatever
+// was measured while the whole fleet was made at once is put right by then.
+const settles = 3
+
 // Machines are the far ends of the Pods: a forward proxy on an address of its own, all of them loopback
 // addresses of this host, which answers for the page itself.
 type Machines struct {
@@ -22,7 +26,9 @@ type Machines struct {
 	mutex   sync.Mutex
 	free    []string
 	inUse   map[string]string // by the name of the Pod
-	probed  map[string]time.Time
+	probed  map[string]int
+	settled time.Time // when the last machine so far had been probed often enough
+	ready   int       // how many have been
 	probes  int
 	refused int
 }
@@ -36,7 +42,7 @@ func startMachines(count int) (*Machines, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Machines{port: port, free: addresses, inUse: map[string]string{}, probed: map[string]time.Time{}}
+	m := &Machines{port: port, free: addresses, inUse: map[string]string{}, probed: map[string]int{}}
 	m.server = &http.Server{Handler: http.HandlerFunc(m.answer), ReadHeaderTimeout: 10 * time.Second}
 	for _, address := range addresses {
 		listener, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(port)))
@@ -58,8 +64,8 @@ func (m *Machines) answer(w http.ResponseWriter, r *http.Request) {
 	m.probes++
 	if !good {
 		m.refused++
-	} else if _, ok := m.probed[address]; !ok {
-		m.probed[address] = time.Now()
+	} else if m.probed[address]++; m.probed[address] == settles {
+		m.ready, m.settled = m.ready+1, time.Now()
 	}
 	m.mutex.Unlock()
 	if !good {
@@ -99,19 +105,14 @@ func (m *Machines) watchProbes() {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	clear(m.probed)
-	m.probes, m.refused = 0, 0
+	m.ready, m.probes, m.refused = 0, 0, 0
 }
 
-// firstProbes says how many machines were probed since then, and when the last of them was.
-func (m *Machines) firstProbes() (count int, last time.Time) {
+// settledProbes says how many machines were probed often enough since then, and when the last of them was.
+func (m *Machines) settledProbes() (count int, last time.Time) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
-	for _, at := range m.probed {
-		if at.After(last) {
-			last = at
-		}
-	}
-	return len(m.probed), last
+	return m.ready, m.settled
 }
 
 // counts of requests since then: all, and those that were not what a proxy is asked.

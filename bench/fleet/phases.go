@@ -185,11 +185,11 @@ func (t *Trial) restart(ctx context.Context) error {
 		settled = last
 	}
 	t.figures.settled = settled.Sub(began)
-	// The fleet is at rest once every verdict is fresh again.
+	// The fleet is at rest once every verdict is settled again.
 	err = t.until(ctx, func() (bool, string) {
-		probed, last := t.machines.firstProbes()
+		probed, last := t.machines.settledProbes()
 		t.figures.probed = last.Sub(began)
-		return probed >= t.set.fleet, fmt.Sprintf("%d of %d were probed again", probed, t.set.fleet)
+		return probed >= t.set.fleet, fmt.Sprintf("%d of %d were probed %d times", probed, t.set.fleet, settles)
 	})
 	if err != nil {
 		return err
