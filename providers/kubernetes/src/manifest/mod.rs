@@ -1,4 +1,4 @@
-//! The Pod and the Secret of one machine.
+//! The Pod of one machine, and the Secret of one that has secrets.
 //!
 //! The Pod fits the `restricted` Pod Security Standard. It must never get a service account token, a
 //! capability, a writable root or a volume of its node.
@@ -13,21 +13,30 @@ use crate::squid::{self, EXTRA_FILE, FOLDER, Files, MAIN_FILE, SCRATCH, USERS_FI
 use crate::tags;
 use crate::users;
 
-/// Keeps the pod from being scheduled until its Secret is there; without it the machine is complete.
+/// Keeps a pod that needs a Secret from being scheduled until it is there; without it the machine is complete.
 pub(crate) const GATE: &str = "crawl.example.com/secret";
 /// Set on the Pod for its owner's records: equal for all retries of one attempt.
 const ATTEMPT: &str = "crawl.example.com/attempt";
+/// Holds the main configuration file, which is no secret; the pod shows it to Squid as a file.
+const MAIN_CONFIG: &str = "crawl.example.com/squid.conf";
 /// Time between the end of Squid's own grace period and the kill.
 const GRACE_MARGIN: u16 = 10;
 /// The first port that needs no privilege.
 const FIRST_FREE_PORT: u16 = 1024;
+
+/// What of the request has to be in a Secret.
+fn files(request: &CreateRequest) -> Files {
+    Files { extra: request.bootstrap.is_some(), users: request.access.is_some() }
+}
 
 /// The Pod of one machine.
 pub(crate) fn pod(namespace: &str, request: &CreateRequest, settings: &Settings) -> Value {
     let mut labels = settings.labels.clone();
     labels.insert("app.kubernetes.io/name".to_owned(), "squid".to_owned());
     labels.insert("app.kubernetes.io/managed-by".to_owned(), "egress-proxies-operator".to_owned());
-    let mut annotations = BTreeMap::from([(ATTEMPT.to_owned(), request.attempt_key.clone())]);
+    let main = squid::config(settings, &request.name, request.port, files(request));
+    let mut annotations =
+        BTreeMap::from([(ATTEMPT.to_owned(), request.attempt_key.clone()), (MAIN_CONFIG.to_owned(), main)]);
     tags::write(&request.tags, &mut labels, &mut annotations);
     json!({
         "apiVersion": "v1",
@@ -45,7 +54,6 @@ pub(crate) fn pod(namespace: &str, request: &CreateRequest, settings: &Settings)
 fn pod_spec(request: &CreateRequest, settings: &Settings) -> Value {
     let config = &settings.config;
     let mut spec = json!({
-        "schedulingGates": [{"name": GATE}],
         "restartPolicy": "Always",
         "automountServiceAccountToken": false,
         "enableServiceLinks": false,
@@ -55,11 +63,14 @@ fn pod_spec(request: &CreateRequest, settings: &Settings) -> Value {
         "containers": [container(request, settings)],
         "volumes": [
             // Readable for whatever user the platform chooses: nobody else is in the pod.
-            {"name": "config", "secret": {"secretName": request.name, "defaultMode": 0o444}},
+            {"name": "config", "projected": {"sources": config_files(request), "defaultMode": 0o444}},
             {"name": "scratch", "emptyDir": {"sizeLimit": "16Mi"}},
         ],
         "tolerations": [off_after("node.kubernetes.io/not-ready"), off_after("node.kubernetes.io/unreachable")],
     });
+    if files(request).any() {
+        spec["schedulingGates"] = json!([{"name": GATE}]);
+    }
     if !config.node_selector.is_empty() {
         spec["nodeSelector"] = json!(config.node_selector);
     }
@@ -68,6 +79,16 @@ fn pod_spec(request: &CreateRequest, settings: &Settings) -> Value {
         spec["imagePullSecrets"] = json!(names);
     }
     spec
+}
+
+/// Where the files in Squid's folder come from.
+fn config_files(request: &CreateRequest) -> Value {
+    let main = json!({"path": MAIN_FILE, "fieldRef": {"fieldPath": format!("metadata.annotations['{MAIN_CONFIG}']")}});
+    let mut sources = vec![json!({"downwardAPI": {"items": [main]}})];
+    if files(request).any() {
+        sources.push(json!({"secret": {"name": request.name}}));
+    }
+    Value::Array(sources)
 }
 
 /// Off a dead node after half a minute instead of five.
@@ -116,11 +137,10 @@ fn container(request: &CreateRequest, settings: &Settings) -> Value {
     })
 }
 
-/// The Secret of one machine, owned by its Pod. `salt` is for the password's hash.
+/// The Secret of one machine that needs one, owned by its Pod. `salt` is for the password's hash.
 pub(crate) fn secret(
     namespace: &str,
     request: &CreateRequest,
-    settings: &Settings,
     pod_uid: &str,
     salt: &[u8],
 ) -> Result<Value, Failure> {
@@ -131,8 +151,6 @@ pub(crate) fn secret(
     if let Some(credentials) = &request.access {
         files.insert(USERS_FILE, users::file(credentials, salt)?);
     }
-    let present = Files { extra: files.contains_key(EXTRA_FILE), users: files.contains_key(USERS_FILE) };
-    files.insert(MAIN_FILE, squid::config(settings, &request.name, request.port, present));
     let (mut labels, mut annotations) = (BTreeMap::new(), BTreeMap::new());
     tags::write(&request.tags, &mut labels, &mut annotations);
     Ok(json!({

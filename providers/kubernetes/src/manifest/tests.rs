@@ -44,8 +44,9 @@ fn it_fits_the_restricted_standard() {
     assert!(
         volumes
             .iter()
-            .all(|volume| volume["secret"].is_object() || volume["emptyDir"]["sizeLimit"].is_string())
+            .all(|volume| volume["projected"].is_object() || volume["emptyDir"]["sizeLimit"].is_string())
     );
+    assert_eq!(spec["volumes"][0]["projected"]["sources"].as_array().unwrap().len(), 1, "no Secret");
 }
 
 #[test]
@@ -94,11 +95,39 @@ fn the_proxys_image_and_labels_are_used() {
 fn the_secret_belongs_to_its_pod_and_never_changes() {
     let mut request = request();
     request.access = Some(Credentials { username: "u".into(), password: "p".into() });
-    let settings = Settings::of_config(Config::default()).unwrap();
-    let secret = secret("proxies", &request, &settings, "uid-1", &[0; 12]).unwrap();
+    let secret = secret("proxies", &request, "uid-1", &[0; 12]).unwrap();
     assert_eq!(secret["immutable"], true);
     let owners = json!([{"apiVersion": "v1", "kind": "Pod", "name": "px-1", "uid": "uid-1"}]);
     assert_eq!(secret["metadata"]["ownerReferences"], owners);
     let files: Vec<&String> = secret["stringData"].as_object().unwrap().keys().collect();
-    assert_eq!(files, ["squid.conf", "users"]);
+    assert_eq!(files, ["users"]);
+    let pod = made("{}", "{}", &request);
+    assert_eq!(pod["spec"]["schedulingGates"], json!([{"name": GATE}]));
+    let sources = &pod["spec"]["volumes"][0]["projected"]["sources"];
+    assert_eq!(sources[1]["secret"]["name"], secret["metadata"]["name"]);
+}
+
+#[test]
+fn the_main_configuration_is_a_file_that_the_pod_itself_holds() {
+    let request = request();
+    let pod = made("{}", "{}", &request);
+    assert_eq!(pod["spec"]["schedulingGates"], Value::Null, "nothing has to be there before it starts");
+    let item = &pod["spec"]["volumes"][0]["projected"]["sources"][0]["downwardAPI"]["items"][0];
+    assert_eq!(item["path"], MAIN_FILE);
+    assert_eq!(item["fieldRef"]["fieldPath"], "metadata.annotations['crawl.example.com/squid.conf']");
+    let text = pod["metadata"]["annotations"]["crawl.example.com/squid.conf"].as_str().unwrap();
+    assert!(text.starts_with("http_port 3128\n"), "{text}");
+}
+
+#[test]
+fn a_long_configuration_fits_into_an_annotation() {
+    const MANY: u32 = 1000;
+    let networks: Vec<String> = (0..MANY).map(|n| format!("2001:db8:{n:x}:ffff:ffff:ffff::/96")).collect();
+    let denied: Vec<String> = (0..MANY).map(|n| format!("2001:db9:{n:x}:ffff:ffff:ffff::/96")).collect();
+    let ports: Vec<String> = (0..MANY).map(|n| format!("{}-{}", 10_000 + n, 20_000 + n)).collect();
+    let config = json!({"allowedClients": networks, "deniedDestinations": denied, "connectPorts": ports, "safePorts": ports});
+    let pod = made(&config.to_string(), "{}", &request());
+    // The API server takes 256 KiB of annotations.
+    let text = pod["metadata"]["annotations"]["crawl.example.com/squid.conf"].as_str().unwrap();
+    assert!((100_000..240_000).contains(&text.len()), "{}", text.len());
 }

@@ -1,4 +1,4 @@
-//! `create`: the gated Pod, its Secret, the gate taken away.
+//! `create`: the Pod; if it has secrets, a gated Pod, its Secret, the gate taken away.
 //!
 //! Any step may be the last one before the component is stopped, so each has to cope with what an earlier
 //! call left. Must never complete a pod of another request, and never leave a pod without its gate before
@@ -26,7 +26,7 @@ const UNDO_TIME: Duration = Duration::from_secs(2);
 /// Bytes of salt: sixteen characters in the hash.
 const SALT_BYTES: usize = 12;
 
-/// One create call: the gated Pod, its Secret, the gate taken away.
+/// One create call.
 pub(super) struct Creation<'a> {
     pub(super) call: &'a Call<'a>,
     pub(super) api: Api<'a>,
@@ -97,8 +97,7 @@ impl Creation<'_> {
     /// time to go, and if it stays, the pod goes, takes its own along, and the next try is clean.
     fn secret(&self, pod: &Pod) -> Result<(), Failure> {
         let salt = self.call.host.random(SALT_BYTES);
-        let secret =
-            manifest::secret(self.namespace, self.request, &self.settings, &pod.metadata.uid, &salt)?;
+        let secret = manifest::secret(self.namespace, self.request, &pod.metadata.uid, &salt)?;
         for _ in 0..SECRET_TRIES {
             let response = self.api.create_secret(&secret)?;
             if response.is_success() {

@@ -13,12 +13,13 @@ use ipnet::IpNet;
 use crate::networks;
 use crate::settings::Settings;
 
-/// Where the Secret is mounted.
+/// Where the files are mounted.
 pub(crate) const FOLDER: &str = "/etc/egress-proxy";
 /// The one folder that Squid may write to.
 pub(crate) const SCRATCH: &str = "/run/squid";
-/// Keys of the Secret, and names of the files.
+/// Names of the files.
 pub(crate) const MAIN_FILE: &str = "squid.conf";
+/// Also keys of the Secret.
 pub(crate) const EXTRA_FILE: &str = "extra.conf";
 pub(crate) const USERS_FILE: &str = "users";
 
@@ -60,6 +61,12 @@ const NEVER: [&str; 19] = [
 pub(crate) struct Files {
     pub(crate) extra: bool,
     pub(crate) users: bool,
+}
+
+impl Files {
+    pub(crate) fn any(self) -> bool {
+        self.extra || self.users
+    }
 }
 
 /// The main configuration file.

@@ -20,7 +20,30 @@ fn state(fake: &Fake) -> InstanceState {
 }
 
 #[test]
-fn a_new_machine_is_a_pod_and_its_secret_and_the_gate_is_gone() {
+fn a_machine_without_secrets_is_one_pod_in_one_request() {
+    let fake = Fake::new();
+    let made = Kubernetes.create(&fake.call(), &request_without_secrets()).unwrap();
+    assert_eq!((made.name.as_str(), made.incarnation.as_deref()), (NAME, Some("uid-1")));
+    let state = fake.state.borrow();
+    assert!(state.pods[NAME]["spec"]["schedulingGates"].is_null());
+    assert!(state.pods[NAME]["metadata"]["annotations"]["crawl.example.com/squid.conf"].is_string());
+    assert!(state.secrets.is_empty());
+    assert_eq!(fake.requests.borrow().len(), 1);
+}
+
+#[test]
+fn a_second_create_finds_the_machine_that_a_lost_answer_hid() {
+    let fake = Fake::new();
+    fake.next(Method::Post, "pods", Fault::LoseAnswer);
+    let made = Kubernetes.create(&fake.call(), &request_without_secrets()).unwrap();
+    assert_eq!(made.incarnation.as_deref(), Some("uid-1"));
+    let again = Kubernetes.create(&fake.call(), &request_without_secrets()).unwrap();
+    assert_eq!(again.incarnation.as_deref(), Some("uid-1"));
+    assert_eq!(fake.state.borrow().pods.len(), 1);
+}
+
+#[test]
+fn a_new_machine_with_secrets_is_a_pod_and_its_secret_and_the_gate_is_gone() {
     let fake = Fake::new();
     let made = create(&fake).unwrap();
     assert_eq!(made.id, format!("{NAMESPACE}/{NAME}"));
@@ -248,7 +271,9 @@ fn secrets_are_in_the_secret_alone_and_the_password_nowhere() {
     let files = &state.secrets[NAME]["stringData"];
     assert_eq!(files["extra.conf"], "# hush-hush\nacl x dst 1.1.1.1\n");
     assert!(files["users"].as_str().unwrap().starts_with("crawler:$5$"));
-    assert!(files["squid.conf"].as_str().unwrap().contains("include /etc/egress-proxy/extra.conf"));
+    let main = &state.pods[NAME]["metadata"]["annotations"]["crawl.example.com/squid.conf"];
+    assert!(main.as_str().unwrap().contains("include /etc/egress-proxy/extra.conf"));
+    assert_eq!(files.as_object().unwrap().len(), 2);
     let pod = state.pods[NAME].to_string();
     assert!(!pod.contains("hush-hush") && !pod.contains("crawler"), "{pod}");
     assert!(!state.secrets[NAME].to_string().contains("p@: "));

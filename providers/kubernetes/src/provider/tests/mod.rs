@@ -5,7 +5,7 @@ mod creation;
 mod fake;
 mod plans;
 
-use egress_proxies_provider_sdk::model::{CreateRequest, InstanceRef, Pair};
+use egress_proxies_provider_sdk::model::{CreateRequest, Credentials, InstanceRef, Pair};
 
 use fake::{Fake, Fault, NAMESPACE, status_body};
 
@@ -21,8 +21,14 @@ fn owner() -> Vec<Pair> {
     vec![pair("proxy-operator-uid", &NAME[3..]), pair("proxy-operator-cluster", "c-1")]
 }
 
-/// A request as the operator makes it.
+/// A request as the operator makes it, for a machine that needs a Secret.
 fn request() -> CreateRequest {
+    let access = Some(Credentials { username: "crawler".into(), password: "hush".into() });
+    CreateRequest { access, ..request_without_secrets() }
+}
+
+/// The same for one that needs none.
+fn request_without_secrets() -> CreateRequest {
     let mut tags = owner();
     tags.push(pair("proxy-operator-name", "cut-"));
     tags.push(pair("proxy-operator-spec", "v1-0123"));
