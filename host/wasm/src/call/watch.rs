@@ -89,3 +89,77 @@ impl<T> Ended<T> {
         result
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use egress_proxies_core::ids::ProviderName;
+    use egress_proxies_core::provider::HostFault;
+    use http_body_util::{BodyExt, Full};
+
+    use super::super::log::GuestLog;
+    use super::super::record::NoRecorder;
+    use super::super::state::GuestState;
+    use super::*;
+    use crate::config::{EgressAuth, EgressRule, Limits};
+    use crate::gate::plain::PlainClient;
+    use crate::gate::{Errand, Fence, Network, Policy, target};
+
+    /// A call of a process that may act or may not, which sent one request.
+    async fn ended(acts: bool, answer: Result<(), Failure>) -> Ended<()> {
+        let name = ProviderName::parse("p").unwrap();
+        let rule = EgressRule {
+            origin: target::origin("http://127.0.0.1:9").unwrap(),
+            methods: vec!["POST".into()],
+            path_prefix: "/".into(),
+            auth: EgressAuth::None,
+            allow_cidrs: vec!["127.0.0.1/32".parse().unwrap()],
+        };
+        let policy = Policy::new(name.clone(), vec![rule], None, PlainClient::new().unwrap());
+        let policy = Arc::new(policy.behind(Fence::new(Arc::new(move || acts))));
+        let deadline = Instant::now() + Duration::from_secs(5);
+        let gate = CallGate::new(Arc::clone(&policy), Network::Granted, Errand::Look, deadline);
+        let body = Full::new(Bytes::new()).map_err(|never| match never {}).boxed_unsync();
+        let request = http::Request::post("http://127.0.0.1:9/").body(body).unwrap();
+        assert!(gate.send(request, None).await.is_err(), "held back, or nobody listens there");
+        let log = GuestLog::new(name.clone(), "create", "r".to_owned(), Mask::default());
+        let state = GuestState::new(Arc::clone(&gate), log, 1);
+        let instance = Arc::new(Instance {
+            name,
+            config: String::new(),
+            limits: Limits::default(),
+            policy,
+            namespace: None,
+            recorder: Arc::new(NoRecorder),
+        });
+        let watch = Watch {
+            op: Op::Create,
+            instance,
+            began: Instant::now(),
+            gate,
+            meter: CpuMeter::new(Duration::from_secs(1)),
+            peak: state.limiter.peak(),
+            words: state.words(),
+            mask: Mask::default(),
+            recorded: false,
+        };
+        Ended { answer, watch }
+    }
+
+    #[tokio::test]
+    async fn a_failure_of_a_call_that_was_held_back_says_nothing_else_whatever_the_guest_makes_of_it() {
+        let said = || Err::<(), _>(Failure::new(Reason::Permanent, "the zone does not exist"));
+        for acts in [true, false] {
+            let judged = ended(acts, Ok(())).await.judged(|()| said()).unwrap_err();
+            let expected = if acts { Reason::Permanent } else { Reason::Transient };
+            assert_eq!(judged.reason, expected);
+            assert_eq!(judged.message.contains("held back"), !acts, "{judged:?}");
+        }
+        assert!(ended(false, Ok(())).await.judged(Ok).is_ok(), "it may have done without");
+        let trap = Failure::new(Reason::Host(HostFault::Trap), "trapped");
+        let judged = ended(false, Err(trap.clone())).await.judged(Ok).unwrap_err();
+        assert_eq!(judged.reason, trap.reason, "a fault of the guest stays one");
+    }
+}

@@ -12,7 +12,7 @@ use crate::operator::{Bench, is_ready};
 /// Well above the 10 s after which nobody may act without the API server.
 const AWAY: Duration = Duration::from_secs(20);
 /// What takes seconds on a machine that is idle: the Lease, the watches (up to 30 s apart after an outage), probes.
-const SOON: Duration = Duration::from_mins(1);
+pub(crate) const SOON: Duration = Duration::from_mins(1);
 
 /// The JSON of an answer.
 fn json(text: &str) -> Value {
@@ -20,7 +20,7 @@ fn json(text: &str) -> Value {
 }
 
 /// Grants a lease for ten minutes; answers with its id.
-async fn long_lease(operator: &Replica) -> String {
+pub(crate) async fn long_lease(operator: &Replica) -> String {
     let grant = async || {
         let (status, text) = operator.api("POST", "/v1/leases", r#"{"ttlSeconds":600}"#).await?;
         (status == 201).then(|| json(&text)["leaseID"].as_str().unwrap().to_owned())
@@ -29,7 +29,7 @@ async fn long_lease(operator: &Replica) -> String {
 }
 
 /// Panics unless this Proxy is shown, and as healthy.
-async fn lists_as_healthy(operator: &Replica, name: &str) {
+pub(crate) async fn lists_as_healthy(operator: &Replica, name: &str) {
     let (status, text) = operator.list().await.expect("lists are answered");
     assert_eq!(status, 200, "{text}");
     let list = json(&text);

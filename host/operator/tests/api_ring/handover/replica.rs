@@ -12,7 +12,6 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::contender::link;
 use super::link::Link;
 use crate::operator::Bench;
 use crate::support::api_server::ApiServer;
@@ -41,12 +40,12 @@ pub(crate) struct Replica {
 impl Replica {
     /// Looks at the bench's namespace alone, and has its Lease there.
     pub(crate) async fn start(bench: &Bench, name: &str) -> Self {
-        Self::start_over(link().await, bench, name).await
+        Self::start_over(Link::to(&bench.config.cluster_url).await, bench, name).await
     }
 
     /// With the rights of this user.
     pub(crate) async fn start_as(bench: &Bench, name: &str, user: &str) -> Self {
-        let link = link().await;
+        let link = Link::to(&bench.config.cluster_url).await;
         let kubeconfig = kubeconfig(&link).await.replace("user: {", &format!("user: {{as: {user}, "));
         Self::spawn(link, &kubeconfig, bench, name)
     }

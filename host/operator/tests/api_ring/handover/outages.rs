@@ -1,0 +1,60 @@
+//! etcd and kube-apiserver are killed and come back, for one process of the built binary: what each restart of a
+//! control plane is to it.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::alone::{SOON, lists_as_healthy, long_lease};
+use super::processes::external;
+use super::replica::{Answering, Replica};
+use crate::operator::Bench;
+use crate::support::api_server::ApiServer;
+
+/// Until nobody may act, and more.
+const PAUSES: Duration = Duration::from_secs(40);
+
+/// Waits until the log has said this so often.
+async fn has_said(operator: &Replica, text: &str, times: usize) {
+    let said = async || (operator.log().matches(text).count() >= times).then_some(());
+    operator.until(text, PAUSES, said).await;
+}
+
+#[tokio::test]
+async fn an_etcd_or_an_api_server_that_is_killed_and_comes_back_costs_no_restart_and_no_lease() {
+    let Some(server) = ApiServer::start().await else { return };
+    let bench = Bench::on(&server, "control-plane").await;
+    let proxy = Answering::start().await;
+    let operator = Replica::start(&bench, "operator").await;
+    bench.create("a", external(proxy.port)).await;
+    bench.until_ready("a").await;
+    let lease = long_lease(&operator).await;
+    let (pid, before) = (operator.pid(), bench.get("a").await.unwrap());
+    let renew = format!("/v1/leases/{lease}/renew");
+    for (number, etcd) in [(1, true), (2, false)] {
+        if etcd {
+            server.kill_etcd();
+        } else {
+            server.kill_api();
+        }
+        has_said(&operator, "the lead pauses", number).await;
+        sleep(Duration::from_secs(5)).await;
+        lists_as_healthy(&operator, "a").await;
+        assert_eq!(operator.lease().await.unwrap().0, 503);
+        if etcd {
+            server.start_etcd().await;
+        } else {
+            server.start_api().await;
+        }
+        has_said(&operator, "the pause is over", number).await;
+        let renewed = operator.api("POST", &renew, &json!({"ttlSeconds": 600}).to_string()).await;
+        assert_eq!(renewed.unwrap().0, 200, "{}", operator.log());
+        let name = format!("after-{number}");
+        bench.create(&name, external(proxy.port)).await;
+        bench.until_ready(&name).await;
+    }
+    operator.leases(SOON).await;
+    assert_eq!(bench.get("a").await.unwrap(), before, "what is as it was needs no write");
+    assert_eq!((operator.pid(), operator.has_ended()), (pid, None));
+}
