@@ -35,6 +35,7 @@ impl Reconciler {
     pub(crate) async fn reconcile(&self, key: &ProxyKey) -> Option<Duration> {
         let current = self.stored(key);
         let uid = current.as_ref().map(|object| object.uid.clone());
+        self.effects.own_writes.store_has(key, uid.as_ref().map(ProxyUid::as_str));
         let mut waits = Vec::new();
         for gone in self.memories.left_behind(key, uid.as_ref()) {
             waits.push(self.timed_pass(gone, true).await);
@@ -63,16 +64,23 @@ impl Reconciler {
             Requeue::OnChange => None,
             Requeue::After(wait) => Some(wait),
             Requeue::Done => {
-                self.forget(&object, &object.uid);
+                self.forget(&object, missing);
                 None
             }
         }
     }
 
-    fn forget(&self, object: &ObjectFacts, uid: &ProxyUid) {
+    /// The store of a deleted object may be behind: a pass on what it has must not begin anew with a machine that
+    /// was left behind.
+    fn forget(&self, object: &ObjectFacts, missing: bool) {
+        let uid = object.uid.as_str();
         self.memories.forget(object);
-        self.effects.own_writes.forget(uid.as_str());
-        self.effects.events.forget(uid.as_str());
+        self.effects.events.forget(uid);
+        if object.deleting && !missing {
+            self.effects.own_writes.finish(&object.key, uid);
+        } else {
+            self.effects.own_writes.forget(uid);
+        }
     }
 
     async fn pass(&self, object: ObjectFacts, missing: bool) -> (Requeue, recorder::Outcome) {

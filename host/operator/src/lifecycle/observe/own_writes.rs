@@ -7,17 +7,25 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use egress_proxies_core::crd::Proxy;
+use egress_proxies_core::ids::ProxyKey;
 use kube::ResourceExt;
 
 /// Our last write per uid.
 #[derive(Debug, Default)]
 pub(crate) struct OwnWrites {
-    by_uid: Mutex<HashMap<String, Arc<Proxy>>>,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    by_uid: HashMap<String, Arc<Proxy>>,
+    /// Deleted objects whose finalizer we took away, and which the store may still have with it.
+    finished: HashMap<ProxyKey, String>,
 }
 
 impl OwnWrites {
-    fn map(&self) -> MutexGuard<'_, HashMap<String, Arc<Proxy>>> {
-        self.by_uid.lock().unwrap_or_else(PoisonError::into_inner)
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps the answer of a write, or of a live read.
@@ -25,17 +33,17 @@ impl OwnWrites {
         let Some(uid) = object.uid() else { return };
         // Most of an object, and of no use to anybody here; the caches do without it too.
         object.metadata.managed_fields = None;
-        let mut map = self.map();
-        let newer = map.get(&uid).is_none_or(|kept| !is_newer(kept, &object));
+        let by_uid = &mut self.kept().by_uid;
+        let newer = by_uid.get(&uid).is_none_or(|kept| !is_newer(kept, &object));
         if newer {
-            map.insert(uid, Arc::new(object));
+            by_uid.insert(uid, Arc::new(object));
         }
     }
 
     /// The newer of the store's object and our last write.
     pub(crate) fn newest(&self, stored: Arc<Proxy>) -> Arc<Proxy> {
         let Some(uid) = stored.uid() else { return stored };
-        match self.map().get(&uid) {
+        match self.kept().by_uid.get(&uid) {
             Some(kept) if is_newer(kept, &stored) => Arc::clone(kept),
             Some(_) | None => stored,
         }
@@ -43,12 +51,35 @@ impl OwnWrites {
 
     /// True if this version is the very one that our last write made.
     pub(crate) fn is_ours(&self, uid: &str, version: &str) -> bool {
-        self.map().get(uid).is_some_and(|kept| kept.metadata.resource_version.as_deref() == Some(version))
+        let kept = self.kept();
+        let written = kept.by_uid.get(uid);
+        written.is_some_and(|kept| kept.metadata.resource_version.as_deref() == Some(version))
     }
 
     /// Forgets an object that is no more.
     pub(crate) fn forget(&self, uid: &str) {
-        self.map().remove(uid);
+        self.kept().by_uid.remove(uid);
+    }
+
+    /// We took our finalizer away from an object that is being deleted. The store may still have it, with the
+    /// finalizer: until it does not, our last write stands before that.
+    pub(crate) fn finish(&self, key: &ProxyKey, uid: &str) {
+        let mut kept = self.kept();
+        if let Some(before) = kept.finished.insert(key.clone(), uid.to_owned())
+            && before != uid
+        {
+            kept.by_uid.remove(&before);
+        }
+    }
+
+    /// The store has this object under the key now, or none: what was finished and is not there is forgotten.
+    pub(crate) fn store_has(&self, key: &ProxyKey, uid: Option<&str>) {
+        let mut kept = self.kept();
+        if kept.finished.get(key).is_some_and(|finished| Some(finished.as_str()) != uid)
+            && let Some(finished) = kept.finished.remove(key)
+        {
+            kept.by_uid.remove(&finished);
+        }
     }
 }
 
@@ -86,6 +117,28 @@ mod tests {
         writes.keep(proxy("8"));
         assert_eq!(version(&writes.newest(Arc::new(proxy("9")))), "10");
         assert!(writes.is_ours("u", "10") && !writes.is_ours("u", "9"));
+    }
+
+    #[test]
+    fn what_is_finished_hides_an_older_store_until_the_store_no_longer_has_it() {
+        let (writes, key) = (OwnWrites::default(), ProxyKey::new("ns", "a"));
+        writes.keep(proxy("10"));
+        writes.finish(&key, "u");
+        writes.store_has(&key, Some("u"));
+        assert_eq!(version(&writes.newest(Arc::new(proxy("9")))), "10");
+        writes.store_has(&key, Some("another"));
+        assert_eq!(version(&writes.newest(Arc::new(proxy("9")))), "9");
+        assert!(writes.kept().by_uid.is_empty() && writes.kept().finished.is_empty(), "{writes:?}");
+    }
+
+    #[test]
+    fn of_two_that_were_finished_under_one_name_nothing_is_left() {
+        let (writes, key) = (OwnWrites::default(), ProxyKey::new("ns", "a"));
+        writes.keep(proxy("10"));
+        writes.finish(&key, "u");
+        writes.finish(&key, "another");
+        writes.store_has(&key, None);
+        assert!(writes.kept().by_uid.is_empty() && writes.kept().finished.is_empty(), "{writes:?}");
     }
 
     #[test]
