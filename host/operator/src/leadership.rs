@@ -3,7 +3,9 @@
 //! A value, so that rooms that never import one another can be told the same. It elects nobody and never
 //! waits for an election by itself.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -31,7 +33,8 @@ impl Leadership {
 }
 
 /// Carries out an effect for as long as this process may act; none if it may not, or no longer. An effect that is
-/// broken off may have happened.
+/// broken off may have happened. The question comes before each poll: a process that was stopped while its effect
+/// waited for a connection must not send it when it wakes up.
 pub fn while_allowed<'a, T>(
     may_act: &'a (dyn Fn() -> bool + Send + Sync),
     effect: impl Future<Output = T> + Send + 'a,
@@ -39,11 +42,10 @@ pub fn while_allowed<'a, T>(
 where
     T: Send + 'a,
 {
-    let effect = Box::pin(effect);
+    let mut effect = Box::pin(effect);
     async move {
-        if !may_act() {
-            return None;
-        }
+        let guarded =
+            poll_fn(move |cx| if may_act() { effect.as_mut().poll(cx).map(Some) } else { Poll::Ready(None) });
         let over = async {
             while may_act() {
                 tokio::time::sleep(GLANCE).await;
@@ -51,7 +53,7 @@ where
         };
         tokio::select! {
             biased;
-            done = effect => Some(done),
+            done = guarded => done,
             () = over => None,
         }
     }
@@ -95,5 +97,21 @@ mod tests {
         let (done, ()) = tokio::join!(while_allowed(&may_act, effect(10)), over);
         assert_eq!(done, None);
         assert!(began.elapsed() <= Duration::from_secs(5) + GLANCE, "{:?}", began.elapsed());
+    }
+
+    #[tokio::test]
+    async fn an_effect_that_was_begun_is_not_polled_again_after_the_lead_is_over() {
+        let (acts, polls) = (AtomicBool::new(true), AtomicU32::new(0));
+        let may_act = || acts.load(Ordering::SeqCst);
+        // Its connection is made while the process is stopped: ready as soon as it runs again.
+        let effect = poll_fn(|cx| {
+            if polls.fetch_add(1, Ordering::SeqCst) > 0 {
+                return Poll::Ready(());
+            }
+            acts.store(false, Ordering::SeqCst);
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        });
+        assert_eq!((while_allowed(&may_act, effect).await, polls.load(Ordering::SeqCst)), (None, 1));
     }
 }

@@ -28,6 +28,34 @@ enum Lead {
     Paused,
 }
 
+/// The Lease as it was when this process began to lead.
+#[derive(Debug, Clone)]
+struct Term {
+    uid: String,
+    transitions: i32,
+    /// The latest version that this process has seen since.
+    latest: Option<u64>,
+}
+
+impl Term {
+    fn of(record: &Record) -> Self {
+        Self { uid: record.uid.clone(), transitions: record.transitions, latest: number(record) }
+    }
+
+    /// Why a Lease that names this process is not the one that it held.
+    fn lost(&self, record: &Record) -> Option<Decision> {
+        if record.uid != self.uid {
+            Some(row("a_leader_whose_lease_is_another_object_stops", Step::Stop(Loss::Replaced)))
+        } else if number(record).zip(self.latest).is_some_and(|(now, before)| now < before) {
+            Some(row("a_leader_whose_lease_is_in_an_earlier_version_stops", Step::Stop(Loss::Restored)))
+        } else if record.transitions != self.transitions {
+            Some(row("a_leader_whose_lease_changed_hands_in_between_stops", Step::Stop(Loss::ChangedHands)))
+        } else {
+            None
+        }
+    }
+}
+
 /// One process in the election.
 #[derive(Debug, Clone)]
 pub struct Candidate {
@@ -39,6 +67,8 @@ pub struct Candidate {
     looked: Moment,
     not_before: Moment,
     lead: Lead,
+    /// Of the time since it began to lead.
+    term: Option<Term>,
 }
 
 impl Candidate {
@@ -46,7 +76,8 @@ impl Candidate {
     pub fn new(identity: String, timing: Timing) -> Self {
         let never = Moment::default();
         let view = View::Unknown;
-        Self { identity, timing, view, seen: false, looked: never, not_before: never, lead: Lead::None }
+        let lead = Lead::None;
+        Self { identity, timing, view, seen: false, looked: never, not_before: never, lead, term: None }
     }
 
     /// Until when this process leads; none if it does not.
@@ -91,7 +122,7 @@ impl Candidate {
                     let loss = Loss::Taken(holder.to_owned());
                     Some(row("a_leader_whose_lease_another_holds_stops", Step::Stop(loss)))
                 }
-                Some(_) => None,
+                Some(_) => self.term.as_ref().and_then(|term| term.lost(record)),
             },
         }
     }
@@ -182,6 +213,9 @@ impl Candidate {
         let blind = self.is_blind(now);
         self.looked = now;
         self.seen |= found.is_some();
+        if let (Some(term), Some(record)) = (&mut self.term, &found) {
+            term.latest = term.latest.max(number(record));
+        }
         self.view = match (found, &self.view) {
             (None, View::Absent { since }) => View::Absent { since: *since },
             (None, View::Present { .. } | View::Unknown) => View::Absent { since: now },
@@ -200,6 +234,7 @@ impl Candidate {
         let until = started + self.timing.renew;
         if now < until {
             self.lead = Lead::Held { renewed: started, until };
+            self.term.get_or_insert_with(|| Term::of(&record));
         }
         self.saw(Some(record), now);
     }
@@ -223,12 +258,18 @@ impl Candidate {
     /// This process gives up the lead, or has lost it.
     pub fn stand_down(&mut self) {
         self.lead = Lead::None;
+        self.term = None;
     }
 
     /// Time that a step may take: `longest`, or what is left of the lead.
     pub fn patience(&self, longest: Duration, now: Moment) -> Duration {
         self.leads_until().map_or(longest, |until| until.since(now).min(longest))
     }
+}
+
+/// The version as a number, if it is one.
+fn number(record: &Record) -> Option<u64> {
+    record.version.parse().ok()
 }
 
 fn row(row: &'static str, step: Step) -> Decision {

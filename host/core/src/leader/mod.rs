@@ -6,9 +6,11 @@
 //! count); times that others wrote are never compared with ours. Each write names the version of the Lease that it replaces, so of two writers one fails.
 //!
 //! **A leader whose deadline passed pauses.** It does nothing more, but it has not lost anything yet: whoever leads
-//! next has to be in the Lease first. So if it finds the Lease with its own identity, and replaces that very version,
-//! nobody else has led since its last renewal, and it leads again, with all that it remembers. Whatever else it
-//! finds (another holder, none, no Lease) means that somebody may have led: then it stops for good.
+//! next has to be in the Lease first, and raises its count of transitions. So if it finds the Lease with its own
+//! identity and that count, and replaces that very version, nobody else has led since its last renewal, and it
+//! leads again, with all that it remembers. Whatever else it finds (another holder, none, no Lease, another object,
+//! another count) means that somebody may have led; and a Lease in an earlier version than it had, that what this
+//! process remembers may never have been. Then it stops for good.
 //!
 //! All of it is pure: [`Candidate`] is what one process knows, [`Candidate::decide`] names the next step and its
 //! row in `docs/leader.md`, and what came of the step is told to the candidate. The clock that `now` is taken
@@ -50,8 +52,12 @@ impl Default for Timing {
 /// The Lease as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// Changes with each write, whoever writes.
+    /// Of this object: one that was made anew has another.
+    pub uid: String,
+    /// Changes with each write, whoever writes; a number that only rises, if it is one.
     pub version: String,
+    /// How often it changed hands; whoever takes it counts.
+    pub transitions: i32,
     /// Who holds it; none if it was given up.
     pub holder: Option<String>,
     /// For how long its holder wants to be believed; zero if that is not said.
@@ -98,4 +104,19 @@ pub enum Loss {
     /// Another process is in the Lease.
     #[error("the Lease is held by {0} now")]
     Taken(String),
+    /// It is another object.
+    #[error("the Lease was deleted and made anew by somebody else")]
+    Replaced,
+    /// It names this process, and was another's in between.
+    #[error(
+        "the Lease names this process, but its leaseTransitions are not what they were: somebody else held it in \
+         between"
+    )]
+    ChangedHands,
+    /// It is in an earlier version than it had.
+    #[error(
+        "the Lease is in an earlier version than it was: etcd was restored from a backup, and what this process \
+         remembers may never have been"
+    )]
+    Restored,
 }

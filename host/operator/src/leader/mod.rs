@@ -101,11 +101,11 @@ impl std::fmt::Debug for Election {
 enum Fault {
     /// It met another version, or an object where none was expected.
     Conflict,
-    /// There is no such object.
+    /// The API server says that there is no such Lease.
     Missing(String),
-    /// Not allowed.
+    /// Not allowed, or nothing of the kind is there, such as the namespace.
     Forbidden(String),
-    /// No answer in time, no connection, or an error of the server.
+    /// No answer in time, no connection, an error of the server, or an answer that is not the API server's.
     Failed(String),
 }
 
@@ -227,9 +227,10 @@ impl Election {
     }
 
     async fn read(&self) -> Result<Option<Lease>, Fault> {
-        match self.ask(self.api.get_opt(&self.setup.name)).await {
+        match self.ask(self.api.get(&self.setup.name)).await {
+            Ok(found) => Ok(Some(found)),
             Err(Fault::Missing(_)) => Ok(None),
-            answer => answer,
+            Err(fault) => Err(fault),
         }
     }
 
@@ -270,7 +271,7 @@ impl Election {
             metadata: ObjectMeta { name: Some(self.setup.name.clone()), ..ObjectMeta::default() },
             spec: None,
         });
-        let known = lease.spec.is_some();
+        let known = self.lease.is_some();
         let spec = lease.spec.get_or_insert_default();
         if spec.holder_identity.as_deref() != Some(&self.setup.identity) {
             spec.holder_identity = Some(self.setup.identity.clone());
@@ -320,7 +321,8 @@ impl Election {
             tracing::warn!(lease = %self.lease_name(), leads, %why, "the Lease could not be read or written");
             self.told.clone_from(&why);
         }
-        if !refused || leads {
+        // Whoever led has its memory to lose; rights that were taken away may come back.
+        if !refused || leads || self.candidate.is_paused() {
             self.refused = None;
             return Ok(());
         }
@@ -335,7 +337,7 @@ impl Election {
         let patience = self.candidate.patience(REQUEST, self.now());
         match timeout(patience, request).await {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => Err(sorted(error)),
+            Ok(Err(error)) => Err(sorted(error, &self.setup.name)),
             Err(_elapsed) => Err(Fault::Failed(format!("no answer in {patience:?}"))),
         }
     }
@@ -345,11 +347,14 @@ impl Election {
     }
 }
 
-fn sorted(error: kube::Error) -> Fault {
+/// A load balancer may answer 404 as well: a Lease is gone only if the API server itself says so of this one.
+fn sorted(error: kube::Error, lease: &str) -> Fault {
     let kube::Error::Api(status) = error else { return Fault::Failed(error.to_string()) };
+    let named = status.details.as_ref().is_some_and(|details| details.name == lease);
     match status.code {
         409 => Fault::Conflict,
-        404 => Fault::Missing(status.message),
+        404 if status.reason == "NotFound" && named => Fault::Missing(status.message),
+        404 if status.reason == "NotFound" => Fault::Forbidden(status.message),
         401 | 403 => Fault::Forbidden(status.message),
         _ => Fault::Failed(status.message),
     }
@@ -359,7 +364,9 @@ fn record(lease: &Lease) -> Record {
     let spec = lease.spec.clone().unwrap_or_default();
     let seconds = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
     Record {
+        uid: lease.uid().unwrap_or_default(),
         version: lease.resource_version().unwrap_or_default(),
+        transitions: spec.lease_transitions.unwrap_or_default(),
         holder: spec.holder_identity.filter(|holder| !holder.is_empty()),
         duration: Duration::from_secs(seconds.unwrap_or_default()),
     }

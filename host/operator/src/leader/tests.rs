@@ -64,7 +64,18 @@ async fn a_candidate_waits_for_a_server_that_fails_for_as_long_as_it_takes() {
 struct Shelf {
     lease: Mutex<Option<Value>>,
     away: AtomicBool,
+    /// Instead of it somebody else answers so.
+    says: Mutex<Option<(u16, String)>>,
     writes: AtomicU64,
+}
+
+/// What an API server says of a Lease that is not there.
+fn gone() -> Value {
+    json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404,
+        "message": "leases.coordination.k8s.io \"lease\" not found",
+        "details": {"name": "lease", "group": "coordination.k8s.io", "kind": "leases"}
+    })
 }
 
 impl Shelf {
@@ -80,6 +91,9 @@ impl Shelf {
         if self.away.load(Ordering::SeqCst) {
             std::future::pending::<()>().await;
         }
+        if let Some((status, body)) = self.says.lock().unwrap().clone() {
+            return Ok(Response::builder().status(status).body(Body::from(body.into_bytes()))?);
+        }
         let method = request.method().clone();
         let body = request.into_body().collect_bytes().await?;
         let mut lease = self.lease.lock().unwrap();
@@ -87,7 +101,7 @@ impl Shelf {
         if method == Method::GET {
             return Ok(match &*lease {
                 Some(lease) => answer(200, lease),
-                None => answer(404, &json!({"kind": "Status", "status": "Failure", "code": 404})),
+                None => answer(404, &gone()),
             });
         }
         let mut wanted: Value = serde_json::from_slice(&body)?;
@@ -96,6 +110,7 @@ impl Shelf {
         }
         let version = self.writes.fetch_add(1, Ordering::SeqCst).to_string();
         wanted["metadata"]["resourceVersion"] = json!(version);
+        wanted["metadata"]["uid"] = json!("uid");
         *lease = Some(wanted.clone());
         Ok(answer(200, &wanted))
     }
@@ -143,25 +158,64 @@ async fn a_leader_pauses_while_the_api_server_is_away_and_then_goes_on_with_its_
     assert_eq!(shelf.held_by(), "");
 }
 
+/// What somebody does to a Lease.
+type Edit = fn(&mut Value);
+
 #[tokio::test(start_paused = true)]
-async fn a_paused_leader_ends_when_it_finds_another_one_in_its_lease() {
-    let shelf = Arc::new(Shelf::default());
-    let mut election = candidate(shelf.client());
-    let Leadership { elected, may_act, .. } = election.leadership();
-    goes_on(&mut election, 5).await;
-    shelf.away.store(true, Ordering::SeqCst);
-    goes_on(&mut election, 30).await;
-    let edit = |lease: &mut Value| {
-        lease["spec"]["holderIdentity"] = json!("other");
-        lease["metadata"]["resourceVersion"] = json!("of the other one");
+async fn a_paused_leader_ends_when_its_lease_is_not_as_it_may_be() {
+    let edits: [(&str, Edit); 4] = [
+        ("held by other now", |lease| lease["spec"]["holderIdentity"] = json!("other")),
+        ("made anew by somebody else", |lease| lease["metadata"]["uid"] = json!("another")),
+        ("held it in between", |lease| lease["spec"]["leaseTransitions"] = json!(2)),
+        ("restored from a backup", |lease| lease["metadata"]["resourceVersion"] = json!("0")),
+    ];
+    for (why, edit) in edits {
+        let shelf = Arc::new(Shelf::default());
+        let mut election = candidate(shelf.client());
+        let Leadership { elected, may_act, .. } = election.leadership();
+        goes_on(&mut election, 5).await;
+        shelf.away.store(true, Ordering::SeqCst);
+        goes_on(&mut election, 30).await;
+        {
+            let mut lease = shelf.lease.lock().unwrap();
+            let lease = lease.as_mut().unwrap();
+            lease["metadata"]["resourceVersion"] = json!("100");
+            edit(lease);
+        }
+        shelf.away.store(false, Ordering::SeqCst);
+        let said = timeout(Duration::from_secs(10), election.run()).await.unwrap().to_string();
+        assert!(said.contains("no longer leads and must not act") && said.contains(why), "{said}");
+        assert!(!*elected.borrow() && !may_act());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_waits_whatever_it_is_told_but_that_its_lease_is_gone() {
+    let no_such_kind = json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404});
+    let status = |code: u16, reason: &str| {
+        json!({"kind": "Status", "status": "Failure", "code": code, "reason": reason}).to_string()
     };
-    edit(shelf.lease.lock().unwrap().as_mut().unwrap());
-    shelf.away.store(false, Ordering::SeqCst);
-    let said = timeout(Duration::from_secs(10), election.run()).await.unwrap().to_string();
-    assert!(
-        said.contains("no longer leads and must not act") && said.contains("held by other now"),
-        "{said}"
-    );
-    assert!(!*elected.borrow() && !may_act());
-    assert_eq!(shelf.held_by(), "other");
+    for says in [
+        (404, "<html>no backend</html>".to_owned()),
+        (404, json!({"message": "no route"}).to_string()),
+        (404, no_such_kind.to_string()),
+        (200, "<html>welcome</html>".to_owned()),
+        (502, "<html>bad gateway</html>".to_owned()),
+        (401, status(401, "Unauthorized")),
+        (403, status(403, "Forbidden")),
+    ] {
+        let shelf = Arc::new(Shelf::default());
+        let mut election = candidate(shelf.client());
+        let may_act = election.leadership().may_act;
+        goes_on(&mut election, 5).await;
+        *shelf.says.lock().unwrap() = Some(says);
+        goes_on(&mut election, 600).await;
+        assert!(!may_act());
+        *shelf.says.lock().unwrap() = None;
+        goes_on(&mut election, 8).await;
+        assert!(may_act());
+        *shelf.says.lock().unwrap() = Some((404, gone().to_string()));
+        let said = timeout(Duration::from_secs(10), election.run()).await.unwrap().to_string();
+        assert!(said.contains("the Lease was deleted by somebody else"), "{said}");
+    }
 }

@@ -1,7 +1,9 @@
 //! What one provider instance is granted, and the words that say what is missing.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use egress_proxies_core::ids::ProviderName;
@@ -71,11 +73,18 @@ impl Leave {
         Err(Error::ConnectionTerminated)
     }
 
-    /// Waits for an answer for as long as the request might have left. Dropped, what was not sent yet never is.
+    /// Waits for an answer for as long as the request might have left, and looks before each step of it: a process
+    /// that was stopped while its request waited for a connection must not send it when it wakes up. Dropped, what
+    /// was not sent yet never is.
     ///
     /// # Errors
     /// If the fence was shut meanwhile.
     pub(super) async fn while_open<T>(&self, answer: impl Future<Output = T>) -> Result<T, Error> {
+        let mut answer = std::pin::pin!(answer);
+        let guarded = poll_fn(|cx| match self.check() {
+            Ok(()) => answer.as_mut().poll(cx).map(Ok),
+            Err(held_back) => Poll::Ready(Err(held_back)),
+        });
         let shut = async {
             loop {
                 tokio::time::sleep(GLANCE).await;
@@ -86,7 +95,7 @@ impl Leave {
         };
         tokio::select! {
             biased;
-            answer = answer => Ok(answer),
+            answer = guarded => answer,
             held_back = shut => Err(held_back),
         }
     }

@@ -1,8 +1,9 @@
 //! Elections by chance: three processes whose clocks began at different times share one Lease. Requests take
 //! their time, answers get lost, processes stand still, are cut off for a while, or begin anew, leaders give
-//! it up, somebody deletes or empties the Lease.
-//! Never do two believe that they lead; whoever leads again after a pause finds that nobody else has led since;
-//! and when the trouble ends somebody leads. One thing is left out since nothing helps against it: a process that
+//! it up, somebody deletes or empties the Lease, or puts a former leader back into it, or restores the server's data
+//! from a backup.
+//! Never do two believe that they lead; whoever leads again after a pause finds that nobody else has led since, and
+//! never does whoever has seen what is gone after a restore; and when the trouble ends somebody leads. One thing is left out since nothing helps against it: a process that
 //! begins within seconds of a deletion knows of no Lease.
 
 use std::time::Duration;
@@ -35,6 +36,9 @@ impl Chance {
 struct Server {
     lease: Option<Record>,
     writes: u64,
+    /// What was saved last.
+    backup: Option<(Record, u64)>,
+    restored: u64,
 }
 
 impl Server {
@@ -47,10 +51,39 @@ impl Server {
         if self.lease.as_ref().map(|lease| lease.version.as_str()) != known {
             return Err(());
         }
-        self.writes += 1;
-        let record = Record { version: self.writes.to_string(), holder, duration };
+        let (uid, before) = self
+            .lease
+            .as_ref()
+            .map_or_else(|| (self.writes.to_string(), 0), |lease| (lease.uid.clone(), lease.transitions));
+        let taken = holder.is_some() && self.lease.as_ref().is_some_and(|lease| lease.holder != holder);
+        let version = self.next_version();
+        let record = Record { uid, version, transitions: before + i32::from(taken), holder, duration };
         self.lease = Some(record.clone());
         Ok(record)
+    }
+
+    /// Others write too, so the same number is hardly ever given twice after a restore; here it never is.
+    fn next_version(&mut self) -> String {
+        self.writes += 1;
+        (self.writes * 1000 + self.restored).to_string()
+    }
+
+    /// Somebody writes this name into the Lease, and leaves the rest as it is.
+    fn name_by_hand(&mut self, name: &str) {
+        let version = self.next_version();
+        if let Some(lease) = &mut self.lease {
+            (lease.version, lease.holder) = (version, Some(name.to_owned()));
+        }
+    }
+
+    /// Goes back to what was saved; the version of the Lease then.
+    fn restore(&mut self) -> Option<u64> {
+        let (lease, writes) = self.backup.clone()?;
+        self.restored += 1;
+        self.writes = writes;
+        let version = lease.version.parse().unwrap();
+        self.lease = Some(lease);
+        Some(version)
     }
 }
 
@@ -82,14 +115,16 @@ struct Process {
     stopped: bool,
     /// It has led.
     led: bool,
+    /// It knows a Lease that is gone since a restore, so it must not lead from then on.
+    barred: Option<u64>,
 }
 
 impl Process {
     fn new(number: usize, life: u64, ahead: u64) -> Self {
         let name = format!("{number}.{life}");
         let candidate = Candidate::new(name.clone(), Timing::default());
-        let (known, request) = (None, None);
-        Self { name, ahead, candidate, known, request, wakes: 0, cut_until: 0, stopped: false, led: false }
+        let (known, request, stopped, led, barred) = (None, None, false, false, None);
+        Self { name, ahead, candidate, known, request, wakes: 0, cut_until: 0, stopped, led, barred }
     }
 
     fn clock(&self, now: u64) -> Moment {
@@ -145,6 +180,19 @@ impl Process {
         }
     }
 
+    /// The data of the server went back to a Lease of this version. The server is away for so long meanwhile, and
+    /// all requests on their way to it are lost.
+    fn restored(&mut self, version: u64, (now, until): (u64, u64)) {
+        let latest = self.known.as_ref().map_or(0, |known| known.parse().unwrap());
+        if self.led && latest > version {
+            self.barred.get_or_insert(now + 10_000); // what it has of its lead
+        }
+        self.cut_until = self.cut_until.max(until);
+        if let Some(request) = self.request.as_mut().filter(|request| request.answer.is_none()) {
+            request.arrives = u64::MAX;
+        }
+    }
+
     /// A leader that is told to end, with nothing under way.
     fn give_up(&mut self, server: &mut Server) {
         self.candidate.stand_down();
@@ -185,10 +233,20 @@ fn orphaned(process: &mut Process, orphans: &mut Vec<(u64, Option<String>, Strin
 struct History {
     seed: u64,
     last: String,
+    /// Who was it when the server's data was saved.
+    saved: String,
     resumed: u32,
+    put_back: u32,
+    barred: u32,
+    deleted: u64,
 }
 
 impl History {
+    /// A process that begins now knows whether there is a Lease.
+    fn is_calm(&self, now: u64) -> bool {
+        now >= self.deleted + 20_000
+    }
+
     /// One moment.
     fn note(&mut self, processes: &mut [Process], now: u64) {
         let mut leaders = processes.iter_mut().filter(|process| process.leads(now));
@@ -196,6 +254,10 @@ impl History {
         let another = leaders.next().map(|other| &other.name);
         let when = format!("seed {}, {now} ms", self.seed);
         assert_eq!(another, None, "{when}: {} leads too", leader.name);
+        if let Some(from) = leader.barred {
+            assert!(now < from, "{when}: {} leads again after a restore", leader.name);
+            return; // it leads on until its time is over
+        }
         let goes_on = self.last == leader.name;
         assert!(goes_on || !leader.led, "{when}: {} leads again, and so did {}", leader.name, self.last);
         leader.led = true;
@@ -203,7 +265,51 @@ impl History {
     }
 }
 
-fn election(seed: u64) -> u32 {
+/// What somebody does who does not know of the processes.
+fn by_hand(
+    (server, processes): (&mut Server, &mut [Process]),
+    orphans: &mut Vec<(u64, Option<String>, String)>,
+    history: &mut History,
+    chance: &mut Chance,
+    now: u64,
+) {
+    if history.is_calm(now) && chance.one_in(1500) && processes.iter().all(|it| it.known.is_some()) {
+        server.lease = None;
+        history.deleted = now;
+    } else if chance.one_in(1500) && server.lease.is_some() {
+        let known = server.lease.as_ref().map(|lease| lease.version.clone());
+        // Its holder alone is taken out, or its whole spec.
+        let duration = if chance.one_in(2) { Duration::ZERO } else { Duration::from_secs(15) };
+        server.put(known.as_deref(), None, duration).unwrap();
+    }
+    if chance.one_in(300) {
+        server.backup = server.lease.clone().map(|lease| (lease, server.writes));
+        history.saved.clone_from(&history.last);
+    }
+    let paused = processes.iter().find(|process| process.candidate.is_paused() && process.barred.is_none());
+    if let Some(former) = paused.filter(|_| chance.one_in(150)) {
+        let another = server.lease.as_ref().is_some_and(|it| it.holder.as_ref() != Some(&former.name));
+        history.put_back += u32::from(another && !former.stopped);
+        server.name_by_hand(&former.name);
+    }
+    if chance.one_in(1500)
+        && let Some(version) = server.restore()
+    {
+        orphans.clear();
+        // Longer than anybody leads without an answer.
+        let until = now + 11_000 + chance.below(40_000);
+        for process in &mut *processes {
+            process.restored(version, (now, until));
+            history.barred += u32::from(process.barred.is_some() && !process.stopped);
+        }
+        // Whoever began to lead since then led in a time that is gone.
+        if processes.iter().all(|process| process.barred.is_some() || !process.leads(now)) {
+            history.last.clone_from(&history.saved);
+        }
+    }
+}
+
+fn election(seed: u64) -> History {
     let mut chance = Chance(seed);
     let mut server = Server::default();
     let mut orphans = Vec::new();
@@ -211,7 +317,6 @@ fn election(seed: u64) -> u32 {
     let mut processes: Vec<Process> =
         (0..PROCESSES).map(|number| Process::new(number, 0, chance.below(1_000_000))).collect();
     let (trouble_ends, end) = (240_000, 320_000);
-    let mut deleted = 0;
     let mut history = History { seed, ..History::default() };
     for now in (0..end).step_by(usize::try_from(TICK).unwrap()) {
         let trouble = now < trouble_ends;
@@ -221,15 +326,8 @@ fn election(seed: u64) -> u32 {
             }
             now < *arrives
         });
-        let calm = now >= deleted + 20_000;
-        if trouble && calm && chance.one_in(1500) && processes.iter().all(|it| it.known.is_some()) {
-            server.lease = None;
-            deleted = now;
-        } else if trouble && chance.one_in(1500) && server.lease.is_some() {
-            let known = server.lease.as_ref().map(|lease| lease.version.clone());
-            // Its holder alone is taken out, or its whole spec.
-            let duration = if chance.one_in(2) { Duration::ZERO } else { Duration::from_secs(15) };
-            server.put(known.as_deref(), None, duration).unwrap();
+        if trouble {
+            by_hand((&mut server, &mut processes), &mut orphans, &mut history, &mut chance, now);
         }
         for (number, process) in processes.iter_mut().enumerate() {
             process.network(&mut server, now);
@@ -244,9 +342,9 @@ fn election(seed: u64) -> u32 {
                 process.wakes = now + chance.below(40_000);
             }
             if trouble && chance.one_in(1000) {
-                process.cut_until = now + chance.below(40_000);
+                process.cut_until = process.cut_until.max(now + chance.below(40_000));
             }
-            if calm && (process.stopped || (trouble && chance.one_in(2000))) {
+            if history.is_calm(now) && (process.stopped || (trouble && chance.one_in(2000))) {
                 lives += 1;
                 *process = Process::new(number, lives, chance.below(1_000_000));
             }
@@ -255,7 +353,7 @@ fn election(seed: u64) -> u32 {
             // The API server is away.
             let until = now + chance.below(60_000);
             for process in &mut processes {
-                process.cut_until = until;
+                process.cut_until = process.cut_until.max(until);
             }
         }
         history.note(&mut processes, now);
@@ -264,14 +362,19 @@ fn election(seed: u64) -> u32 {
         processes.iter().any(|process| process.leads(end - TICK)),
         "seed {seed}: nobody leads in the end"
     );
-    history.resumed
+    history
 }
 
 #[test]
 fn two_never_lead_at_once_and_somebody_leads_in_the_end() {
-    let mut resumed = 0;
+    let (mut resumed, mut put_back, mut barred) = (0, 0, 0);
     for seed in 0..400 {
-        resumed += election(seed);
+        let history = election(seed);
+        resumed += history.resumed;
+        put_back += history.put_back;
+        barred += history.barred;
     }
+    assert!(put_back > 40, "former leaders that are put back are a part of this: {put_back}");
+    assert!(barred > 40, "and leaders that know what is gone: {barred}");
     assert!(resumed > 400, "pauses that end well are a part of this: {resumed}");
 }

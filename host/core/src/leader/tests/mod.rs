@@ -19,7 +19,8 @@ fn seconds(count: u64) -> Duration {
 }
 
 fn record(version: &str, holder: Option<&str>) -> Record {
-    Record { version: version.to_owned(), holder: holder.map(str::to_owned), duration: seconds(15) }
+    let (uid, holder) = ("uid".to_owned(), holder.map(str::to_owned));
+    Record { uid, version: version.to_owned(), transitions: 3, holder, duration: seconds(15) }
 }
 
 fn given_up() -> Record {
@@ -58,6 +59,13 @@ fn leader_having_seen(found: Option<Record>) -> Candidate {
     let mut leader = leader();
     leader.saw(found, at(103));
     leader
+}
+
+/// The Lease of a leader after something was done to it.
+fn mine(version: &str, edit: impl FnOnce(&mut Record)) -> Option<Record> {
+    let mut record = record(version, Some(ME));
+    edit(&mut record);
+    Some(record)
 }
 
 /// A standby that finds at 103 s that the Lease of the leader is gone.
@@ -108,6 +116,12 @@ rows! {
         leader_having_seen(Some(record("2", None))), 103 => Step::Stop(Loss::Emptied),
     a_leader_whose_lease_another_holds_stops:
         leader_having_seen(Some(record("2", Some("other")))), 103 => Step::Stop(Loss::Taken("other".to_owned())),
+    a_leader_whose_lease_is_another_object_stops:
+        leader_having_seen(mine("2", |it| it.uid = "another".to_owned())), 103 => Step::Stop(Loss::Replaced),
+    a_leader_whose_lease_is_in_an_earlier_version_stops:
+        leader_having_seen(mine("0", |_| {})), 103 => Step::Stop(Loss::Restored),
+    a_leader_whose_lease_changed_hands_in_between_stops:
+        leader_having_seen(mine("2", |it| it.transitions = 4)), 103 => Step::Stop(Loss::ChangedHands),
     a_leader_rests_until_its_next_renewal: leader(), 101 => Step::Wait(seconds(1)),
     a_leader_looks_at_a_lease_that_changed: conflicted(leader()), 102 => Step::Look,
     a_leader_renews: leader(), 102 => Step::Renew,
@@ -250,11 +264,40 @@ fn a_paused_leader_stops_when_somebody_else_may_have_led() {
         (Some(record("2", None)), Loss::Emptied),
         (Some(given_up()), Loss::Emptied),
         (Some(record("2", Some("other"))), Loss::Taken("other".to_owned())),
+        (mine("2", |it| it.uid = "another".to_owned()), Loss::Replaced),
+        (mine("0", |_| {}), Loss::Restored),
+        (mine("2", |it| it.transitions = 4), Loss::ChangedHands),
     ] {
         let mut leader = failed(paused(), at(110));
         leader.saw(found, at(111));
         assert_eq!(leader.decide(at(111)).step, Step::Stop(loss));
     }
+}
+
+#[test]
+fn an_earlier_version_is_noticed_after_a_conflict_and_only_where_versions_are_numbers() {
+    for (renewed, found, stops) in
+        [("9", "10", false), ("10", "9", true), ("10", "a9", false), ("b", "a", false)]
+    {
+        let mut leader = leader();
+        leader.wrote(record(renewed, Some(ME)), at(102), at(102));
+        leader.conflicted();
+        leader.saw(Some(record(found, Some(ME))), at(104));
+        let step = leader.decide(at(104)).step;
+        assert_eq!(step == Step::Stop(Loss::Restored), stops, "{renewed}, {found}: {step:?}");
+    }
+}
+
+#[test]
+fn a_standby_takes_a_lease_whose_versions_went_back_like_any_other() {
+    let mut standby = having_watched(&record("5000", Some("other")), 104);
+    standby.conflicted();
+    for now in (106..=121).step_by(2) {
+        standby.saw(Some(record("4000", Some("other"))), at(now));
+    }
+    assert_eq!(standby.decide(at(121)).step, Step::Take);
+    standby.wrote(record("4001", Some(ME)), at(121), at(121));
+    assert_eq!(standby.decide(at(123)).step, Step::Renew, "its lead began after that");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::io;
 use std::time::Duration;
 
 use kube::Error;
+use kube::core::Status;
 use tokio::time::{Instant, sleep};
 
 /// First wait after a failure.
@@ -59,12 +60,22 @@ pub(super) async fn until_answered<T>(
 /// True if the same question may be answered later, with nothing changed here.
 fn may_pass(error: &anyhow::Error) -> bool {
     match error.chain().find_map(|cause| cause.downcast_ref::<Error>()) {
-        Some(Error::Api(status)) => status.code >= 500 || status.code == 429,
+        Some(Error::Api(status)) => !is_refusal(status),
         Some(error) => matches!(error, Error::Service(_) | Error::HyperError(_)) && !is_certificate(error),
         // The name of the server was not resolved.
         None => {
             error.chain().any(|cause| cause.is::<io::Error>() || cause.is::<tokio::time::error::Elapsed>())
         }
+    }
+}
+
+/// True if it was the API server itself that refused: a load balancer whose backends are away may answer 404 with
+/// a page, and what is no Status has no code.
+fn is_refusal(status: &Status) -> bool {
+    match status.code {
+        0 | 429 => false,
+        404 => status.reason == "NotFound",
+        code => code < 500,
     }
 }
 

@@ -18,6 +18,8 @@ enum Answer {
     Status(u16),
     /// What is no JSON, as a load balancer says it.
     Page(u16),
+    /// JSON that is no Status.
+    Text(u16),
     Refused,
     Distrusted,
 }
@@ -60,12 +62,14 @@ fn good() -> Response<Body> {
 fn failure(answer: Answer) -> Result<Response<Body>, BoxError> {
     match answer {
         Answer::Status(code) => {
-            let body =
-                json!({"kind": "Status", "status": "Failure", "code": code, "message": "no", "reason": "no"});
+            let body = json!({"kind": "Status", "status": "Failure", "code": code, "message": "no", "reason": if code == 404 { "NotFound" } else { "no" }});
             Ok(Response::builder().status(code).body(Body::from(body.to_string().into_bytes()))?)
         }
         Answer::Page(code) => {
             Ok(Response::builder().status(code).body(Body::from(b"<html>later</html>".to_vec()))?)
+        }
+        Answer::Text(code) => {
+            Ok(Response::builder().status(code).body(Body::from(b"{\"message\":\"no\"}".to_vec()))?)
         }
         Answer::Refused => Err(Box::new(io::Error::from(io::ErrorKind::ConnectionRefused))),
         Answer::Distrusted => {
@@ -77,9 +81,16 @@ fn failure(answer: Answer) -> Result<Response<Body>, BoxError> {
 
 #[tokio::test(start_paused = true)]
 async fn an_api_server_that_is_away_is_waited_for() {
-    for answer in
-        [Answer::Refused, Answer::Status(500), Answer::Status(503), Answer::Status(429), Answer::Page(502)]
-    {
+    for answer in [
+        Answer::Refused,
+        Answer::Status(500),
+        Answer::Status(503),
+        Answer::Status(429),
+        Answer::Page(502),
+        Answer::Page(404),
+        Answer::Text(404),
+        Answer::Text(403),
+    ] {
         let server = Failing::new(answer, 40);
         let began = Instant::now();
         assert_eq!(server.name().await.unwrap(), "u1");

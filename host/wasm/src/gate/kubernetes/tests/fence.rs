@@ -1,6 +1,7 @@
 //! What may leave while it is not certain that this process may act.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::task::Poll;
 
 use http::{Method, Request};
 
@@ -83,4 +84,39 @@ async fn a_request_that_waits_for_a_connection_is_given_up_when_the_process_may_
         assert_eq!(given_up, method == Method::POST, "a read may go on: {sent:?}");
         assert_eq!(limits.leave.has_refused(), given_up);
     }
+}
+
+/// A transport that is asked again when its connection is made, and would send then; the fence is shut meanwhile.
+struct Stopped {
+    open: Arc<AtomicBool>,
+    polls: Arc<AtomicU32>,
+}
+
+impl KubernetesTransport for Stopped {
+    fn send(&self, _request: Request<Bytes>, _limits: SendLimits) -> Sending<'_> {
+        Box::pin(std::future::poll_fn(|cx| {
+            if self.polls.fetch_add(1, Ordering::SeqCst) > 0 {
+                return Poll::Ready(Err(TransportError::TooLarge));
+            }
+            self.open.store(false, Ordering::SeqCst);
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }))
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_was_stopped_while_its_request_waited_for_a_connection_does_not_send_it() {
+    let (open, polls) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicU32::new(0)));
+    let transport = Stopped { open: Arc::<AtomicBool>::clone(&open), polls: Arc::<AtomicU32>::clone(&polls) };
+    let access = Access::new(grant(&[KubernetesResource::Pods]), Arc::new(transport));
+    let held = Budget::new(MOST_RESPONSE_BYTES);
+    let fence = Fence::new(Arc::new(move || open.load(Ordering::SeqCst)));
+    let request = Request::post(format!("https://kubernetes.internal{PODS}"));
+    let (parts, ()) = request.body(()).unwrap().into_parts();
+    let body = Bytes::from(good_pod().to_string());
+    let errand = making();
+    let sent = send(&access, &parts, body, &errand, behind(fence, &held)).await;
+    assert!(matches!(sent, Err(GateError::Failed(Error::ConnectionTerminated))), "{sent:?}");
+    assert_eq!(polls.load(Ordering::SeqCst), 1);
 }
