@@ -92,6 +92,23 @@ impl Queue {
         }
     }
 
+    /// Plans the keys that are due one after the other, this far apart, the one that has waited longest first.
+    pub(crate) fn spread(&self, now: Moment, apart: Duration) {
+        let mut state = self.state();
+        let due: Vec<ProxyKey> =
+            state.order.iter().take_while(|(at, _)| *at <= now).map(|(_, key)| key.clone()).collect();
+        let mut at = now;
+        for key in due {
+            if let Some(before) = state.due.insert(key.clone(), at) {
+                state.order.remove(&(before, key.clone()));
+            }
+            state.order.insert((at, key));
+            at = at + apart;
+        }
+        drop(state);
+        self.changed.notify_one();
+    }
+
     /// Ends the work on a key, and plans it again: at `next`, or earlier if it was added meanwhile.
     pub(crate) fn done(&self, key: &ProxyKey, next: Option<Moment>) {
         let mut state = self.state();
@@ -163,6 +180,23 @@ mod tests {
             assert_eq!(queue.take(at(0)), Taken::Key(key(name)));
         }
         assert_eq!(queue.take(at(0)), Taken::Empty);
+    }
+
+    #[test]
+    fn what_is_due_is_spread_in_its_order_and_a_change_still_moves_a_key_forward() {
+        let queue = Queue::default();
+        for (name, second) in [("a", 3), ("b", 1), ("c", 2), ("later", 60)] {
+            queue.add(key(name), at(second));
+        }
+        queue.spread(at(10), Duration::from_secs(5));
+        assert_eq!(queue.depth(), (4, 0));
+        assert_eq!(queue.take(at(10)), Taken::Key(key("b")));
+        assert_eq!(queue.take(at(10)), Taken::Wait(Duration::from_secs(5)));
+        queue.add(key("a"), at(11));
+        assert_eq!(queue.take(at(11)), Taken::Key(key("a")));
+        assert_eq!(queue.take(at(14)), Taken::Wait(Duration::from_secs(1)));
+        assert_eq!(queue.take(at(15)), Taken::Key(key("c")));
+        assert_eq!(queue.take(at(15)), Taken::Wait(Duration::from_secs(45)));
     }
 
     #[tokio::test]

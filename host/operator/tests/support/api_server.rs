@@ -59,6 +59,8 @@ while read -r order; do
     start-api) start_api ;;
     kill-etcd) kill -9 "$etcd"; wait "$etcd" ;;
     start-etcd) start_etcd ;;
+    save-etcd) rm -rf saved; cp -r etcd saved ;;
+    restore-etcd) rm -rf etcd; cp -r saved etcd ;;
   esac
   echo "$order"
 done

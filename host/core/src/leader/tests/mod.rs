@@ -62,10 +62,10 @@ fn leader_having_seen(found: Option<Record>) -> Candidate {
 }
 
 /// The Lease of a leader after something was done to it.
-fn mine(version: &str, edit: impl FnOnce(&mut Record)) -> Option<Record> {
+fn mine(version: &str, edit: impl FnOnce(&mut Record)) -> Record {
     let mut record = record(version, Some(ME));
     edit(&mut record);
-    Some(record)
+    record
 }
 
 /// A standby that finds at 103 s that the Lease of the leader is gone.
@@ -117,11 +117,11 @@ rows! {
     a_leader_whose_lease_another_holds_stops:
         leader_having_seen(Some(record("2", Some("other")))), 103 => Step::Stop(Loss::Taken("other".to_owned())),
     a_leader_whose_lease_is_another_object_stops:
-        leader_having_seen(mine("2", |it| it.uid = "another".to_owned())), 103 => Step::Stop(Loss::Replaced),
+        leader_having_seen(Some(mine("2", |it| it.uid = "another".to_owned()))), 103 => Step::Stop(Loss::Replaced),
     a_leader_whose_lease_is_in_an_earlier_version_stops:
-        leader_having_seen(mine("0", |_| {})), 103 => Step::Stop(Loss::Restored),
+        leader_having_seen(Some(mine("0", |_| {}))), 103 => Step::Stop(Loss::Restored),
     a_leader_whose_lease_changed_hands_in_between_stops:
-        leader_having_seen(mine("2", |it| it.transitions = 4)), 103 => Step::Stop(Loss::ChangedHands),
+        leader_having_seen(Some(mine("2", |it| it.transitions = 4))), 103 => Step::Stop(Loss::ChangedHands),
     a_leader_rests_until_its_next_renewal: leader(), 101 => Step::Wait(seconds(1)),
     a_leader_looks_at_a_lease_that_changed: conflicted(leader()), 102 => Step::Look,
     a_leader_renews: leader(), 102 => Step::Renew,
@@ -264,9 +264,9 @@ fn a_paused_leader_stops_when_somebody_else_may_have_led() {
         (Some(record("2", None)), Loss::Emptied),
         (Some(given_up()), Loss::Emptied),
         (Some(record("2", Some("other"))), Loss::Taken("other".to_owned())),
-        (mine("2", |it| it.uid = "another".to_owned()), Loss::Replaced),
-        (mine("0", |_| {}), Loss::Restored),
-        (mine("2", |it| it.transitions = 4), Loss::ChangedHands),
+        (Some(mine("2", |it| it.uid = "another".to_owned())), Loss::Replaced),
+        (Some(mine("0", |_| {})), Loss::Restored),
+        (Some(mine("2", |it| it.transitions = 4)), Loss::ChangedHands),
     ] {
         let mut leader = failed(paused(), at(110));
         leader.saw(found, at(111));

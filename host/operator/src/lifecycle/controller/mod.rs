@@ -2,10 +2,11 @@
 //!
 //! Reconciles of different Proxies run side by side without a limit (providers have their own); those of
 //! one Proxy never do. Nothing is reconciled before every cache was filled, nor before this process may
-//! act. A panic of one reconcile is that Proxy's trouble alone.
+//! act; in a pause none begins, see `hold`. A panic of one reconcile is that Proxy's trouble alone.
 
 mod begin;
 mod fleet;
+mod hold;
 mod reconcile;
 mod tasks;
 mod triggers;
@@ -26,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::begin::{elected_and_fresh, unread};
 use self::fleet::FleetPublisher;
+use self::hold::Hold;
 use self::reconcile::Reconciler;
 use self::tasks::Tasks;
 use self::triggers::{News, Triggers, relay};
@@ -253,8 +255,9 @@ impl Controller {
         self.reconciler.effects.room.begin(self.triggers.clock.now().mono);
         self.triggers.begin();
         let mut running = JoinSet::new();
+        let mut hold = Hold::new(Arc::clone(&self.reconciler.effects.may_act));
         loop {
-            let wait = self.start_what_is_due(&mut running);
+            let wait = self.start_what_is_due(&mut running, &mut hold);
             let (planned, at_work) = self.triggers.work.depth();
             self.reconciler.metrics.queue(planned, at_work);
             tokio::select! {
@@ -269,9 +272,9 @@ impl Controller {
         tokio::time::timeout(DRAIN, drained).await.map_err(|_elapsed| LifecycleError::BrokenOff)
     }
 
-    fn start_what_is_due(&self, running: &mut JoinSet<Ended>) -> Option<Duration> {
+    fn start_what_is_due(&self, running: &mut JoinSet<Ended>, hold: &mut Hold) -> Option<Duration> {
         loop {
-            match self.triggers.work.take(self.triggers.clock.now().mono) {
+            match hold.take(&self.triggers.work, self.triggers.clock.now().mono) {
                 Taken::Empty => return None,
                 Taken::Wait(wait) => return Some(wait),
                 Taken::Key(key) => {

@@ -16,8 +16,7 @@ use crate::lifecycle::memory::Memories;
 use crate::lifecycle::observe::Sources;
 use crate::lifecycle::recorder::{self, LifecycleMetrics};
 
-/// About so long after it was not allowed to act a pass comes again, less or more by up to a half: what became
-/// due in a pause does not come all at once when it ends.
+/// About so long after a pause met it a pass comes again, less or more by up to a half, or when the pause is over.
 const NOT_ALLOWED: Duration = Duration::from_secs(5);
 
 /// What passes need.
@@ -87,8 +86,14 @@ impl Reconciler {
         let surroundings = self.sources.surroundings(&object);
         let memory = self.memories.of(&object);
         let mut observed = Observed::begin(object, surroundings, memory);
+        if !self.effects.allowed() {
+            return not_allowed(&observed);
+        }
         if missing {
             let looked = Outcome::Looked(self.effects.look(&observed.object).await);
+            if failed(&looked) && !self.effects.allowed() {
+                return not_allowed(&observed);
+            }
             absorb(&mut observed, looked, &self.policy, self.clock.now());
         }
         let mut ended = recorder::Outcome::Done;

@@ -92,7 +92,7 @@ where
 }
 
 /// The answer of the API server, if there was one.
-fn status_of(error: &watcher::Error) -> Option<&Status> {
+pub(super) fn status_of(error: &watcher::Error) -> Option<&Status> {
     match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))
         | watcher::Error::WatchStartFailed(kube::Error::Api(status))

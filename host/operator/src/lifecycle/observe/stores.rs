@@ -6,6 +6,7 @@
 //! a list ([`Stores::read_anew`]).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
 use egress_proxies_core::crd::{CLOUD_INIT_LABEL, PROXY_AUTH_LABEL, Proxy};
 use egress_proxies_core::ids::ProxyKey;
@@ -21,7 +22,7 @@ use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
 use super::changes::{Change, Changes};
-use super::healing::healing;
+use super::healing::{healing, status_of};
 
 /// Longest time of one watch request.
 const WATCH_SECONDS: u32 = 60;
@@ -94,6 +95,24 @@ struct Progress {
     filled: CancellationToken,
     /// Its second one is.
     anew: CancellationToken,
+    so_far: Arc<SoFar>,
+}
+
+/// What came for a list.
+#[derive(Debug, Default)]
+struct SoFar {
+    /// Objects, and ends of lists, until one was complete.
+    received: AtomicU64,
+    /// The code of the last answer, if it was a failure; zero if there was none.
+    failure: AtomicU16,
+}
+
+impl SoFar {
+    /// The API server answers so to everybody, as far as can be known: the kind is not installed yet, or it has
+    /// too much to do, or trouble of its own.
+    fn is_everybodys(&self) -> bool {
+        matches!(self.failure.load(Ordering::Relaxed), 404 | 429 | 500..)
+    }
 }
 
 impl Stores {
@@ -113,13 +132,20 @@ impl Stores {
         }
     }
 
-    /// The watches whose list is not in the cache: the second one, once it was asked for, or the first.
+    /// Grows with each object and each end of a list that is waited for.
+    pub(crate) fn received(&self) -> u64 {
+        self.anew.progress.iter().map(|progress| progress.so_far.received.load(Ordering::Relaxed)).sum()
+    }
+
+    /// The watches whose list is not in the cache (the second one, once it was asked for, or the first), although
+    /// another process might get it.
     pub(crate) fn lagging(&self) -> Vec<&str> {
         let asked = self.anew.asked.is_cancelled();
         let listed = |progress: &Progress| {
             if asked { progress.anew.is_cancelled() } else { progress.filled.is_cancelled() }
         };
-        let lagging = self.anew.progress.iter().filter(|progress| !listed(progress));
+        let lagging = self.anew.progress.iter();
+        let lagging = lagging.filter(|progress| !listed(progress) && !progress.so_far.is_everybodys());
         lagging.map(|progress| progress.watch.as_str()).collect()
     }
 }
@@ -194,11 +220,17 @@ impl Opening<'_> {
             let (reader, writer) = store();
             let name = watch_name::<K>(config, scope.as_deref());
             let (filled, anew) = (CancellationToken::new(), CancellationToken::new());
-            let progress = Progress { watch: name.clone(), filled: filled.clone(), anew };
+            let so_far = Arc::<SoFar>::default();
+            let (watch, told) = (name.clone(), Arc::clone(&so_far));
+            let progress = Progress { watch, filled: filled.clone(), anew, so_far };
             let config = config.clone().timeout(WATCH_SECONDS);
             let asked = self.anew.asked.clone();
-            let watch =
-                follow((api, config), Filling::new(writer, tell(), filled), asked, progress.anew.clone());
+            let watch = follow(
+                (api, config),
+                Filling::new(writer, tell(), filled, told),
+                asked,
+                progress.anew.clone(),
+            );
             self.watches.push((name, watch.boxed()));
             self.anew.progress.push(progress);
             parts.push((scope, reader));
@@ -238,11 +270,12 @@ struct Filling<K: Resource<DynamicType = ()> + Clone + 'static> {
     tell: Tell,
     /// Told of each complete list.
     listed: CancellationToken,
+    so_far: Arc<SoFar>,
 }
 
 impl<K: Resource<DynamicType = ()> + Clone + 'static> Filling<K> {
-    fn new(writer: Writer<K>, tell: Tell, listed: CancellationToken) -> Self {
-        Self { writer, changes: Changes::default(), tell, listed }
+    fn new(writer: Writer<K>, tell: Tell, listed: CancellationToken, so_far: Arc<SoFar>) -> Self {
+        Self { writer, changes: Changes::default(), tell, listed, so_far }
     }
 
     /// Brings events into the cache and tells what they changed there, in this order. May be dropped between two
@@ -253,6 +286,8 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> Filling<K> {
             match event {
                 Ok(event) => self.take_in(&event),
                 Err(error) => {
+                    let code = status_of(&error).map_or(0, |status| status.code);
+                    self.so_far.failure.store(code, Ordering::Relaxed);
                     tracing::warn!(kind = %K::kind(&()), %error, "watch failed, it is started anew");
                 }
             }
@@ -262,6 +297,13 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> Filling<K> {
     fn take_in(&mut self, event: &watcher::Event<K>) {
         self.writer.apply_watcher_event(event);
         self.changes.of(event).into_iter().for_each(&self.tell);
+        // The marker before a list is no answer.
+        if !matches!(event, watcher::Event::Init) {
+            self.so_far.failure.store(0, Ordering::Relaxed);
+            if !self.listed.is_cancelled() {
+                self.so_far.received.fetch_add(1, Ordering::Relaxed);
+            }
+        }
         if matches!(event, watcher::Event::InitDone) {
             self.listed.cancel();
         }
@@ -305,7 +347,7 @@ mod tests {
             Event::InitDone,
             Event::Delete(object("a", "5")),
         ];
-        Filling::new(writer, tell, CancellationToken::new())
+        Filling::new(writer, tell, CancellationToken::new(), Arc::default())
             .pass_on(futures::stream::iter(events.map(Ok)))
             .await;
         let mut told = told.lock().unwrap().clone();

@@ -58,3 +58,32 @@ async fn an_etcd_or_an_api_server_that_is_killed_and_comes_back_costs_no_restart
     assert_eq!(bench.get("a").await.unwrap(), before, "what is as it was needs no write");
     assert_eq!((operator.pid(), operator.has_ended()), (pid, None));
 }
+
+#[tokio::test]
+async fn an_etcd_that_is_restored_from_a_backup_ends_the_leader_and_the_next_one_knows_nothing_of_the_lost_time()
+ {
+    let Some(server) = ApiServer::start().await else { return };
+    let bench = Bench::on(&server, "restored").await;
+    let proxy = Answering::start().await;
+    let operator = Replica::start(&bench, "operator").await;
+    bench.create("a", external(proxy.port)).await;
+    bench.until_ready("a").await;
+    server.save().await;
+    operator.leases(SOON).await;
+    bench.create("lost", external(proxy.port)).await;
+    bench.until_ready("lost").await;
+    // It has renewed its Lease since.
+    sleep(Duration::from_secs(5)).await;
+
+    server.restore().await;
+    assert_eq!(operator.exit_code(SOON).await, 1, "{}", operator.log());
+    assert!(operator.log().contains("etcd was restored from a backup"), "{}", operator.log());
+
+    let next = Replica::start(&bench, "next").await;
+    next.leases(SOON).await;
+    lists_as_healthy(&next, "a").await;
+    let (_, list) = next.list().await.unwrap();
+    assert!(!list.contains("/lost\""), "{list}");
+    bench.delete("a").await;
+    bench.until_gone("a").await;
+}

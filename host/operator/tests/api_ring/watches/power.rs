@@ -34,4 +34,20 @@ impl ApiServer {
         self.order("start-etcd");
         self.wait_until_ready().await;
     }
+
+    /// Saves what etcd has by now, as a backup does.
+    pub(crate) async fn save(&self) {
+        self.kill_etcd();
+        self.order("save-etcd");
+        self.start_etcd().await;
+    }
+
+    /// Goes back to what was saved, with both stopped meanwhile.
+    pub(crate) async fn restore(&self) {
+        self.kill_api();
+        self.kill_etcd();
+        self.order("restore-etcd");
+        self.order("start-etcd");
+        self.start_api().await;
+    }
 }
