@@ -138,6 +138,8 @@ pub struct DeleteSent {
     pub ask_after: Option<Duration>,
     /// The machine was deleted because it was of no use: it counts like one that vanished.
     pub useless: bool,
+    /// Nobody here sent it: the machine was seen being deleted. It ends with that sight.
+    pub sighted: bool,
 }
 
 /// A machine whose leases run out.

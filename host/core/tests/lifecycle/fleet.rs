@@ -288,3 +288,17 @@ fn an_observer_that_loses_all_machines_again_and_again_takes_no_more_than_a_fift
         assert_eq!(fleet.serving(), SIZE, "{cause:?}");
     }
 }
+
+#[test]
+fn a_wrong_sight_of_machines_being_deleted_ends_with_it() {
+    let mut fleet = Fleet::new();
+    fleet.all(|world| world.sight = Sight::AllAre(InstanceState::Deleting));
+    let fewest = fewest_serving(&mut fleet, Duration::from_mins(3));
+    assert!(fewest >= 40, "{fewest}");
+    fleet.all(|world| world.sight = Sight::Right);
+    fleet.run(Duration::from_mins(20));
+    let (serving, creates) = (fleet.serving(), fleet.creates());
+    fleet.run(Duration::from_mins(20));
+    assert_eq!((serving, fleet.serving(), fleet.creates()), (SIZE, SIZE, creates));
+    assert!(creates <= 60, "{creates}");
+}

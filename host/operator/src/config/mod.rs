@@ -220,6 +220,9 @@ impl Settings {
 
     /// Durations and limits of the lifecycle.
     pub fn policy(&self) -> Policy {
+        let caps = Caps::default();
+        // Whoever is looked at rarely asks rarely, and is to be counted until it asks again.
+        let at_once = caps.at_once.max(self.polls.drift_poll.saturating_mul(2));
         Policy {
             provisioning_poll: self.polls.provisioning_poll,
             deletion_poll: self.polls.deletion_poll,
@@ -228,7 +231,8 @@ impl Settings {
             caps: Caps {
                 replacements_per_minute: self.caps.max_replacements_per_minute,
                 deletions_per_minute: self.caps.max_deletions_per_minute,
-                ..Caps::default()
+                at_once,
+                ..caps
             },
             ..Policy::default()
         }

@@ -98,29 +98,29 @@ pub(super) fn waits_because(why: Refusal, provider: &ProviderInfo) -> (Provision
             ProvisionedReason::ReplacementPending,
             format!(
                 "another machine is wanted; as many Proxies of provider {name} as replacement.maxUnavailable \
-                 allows are not ready: this one serves on, and its turn comes when they are"
+                 allows are not ready: this one stays as it is, and its turn comes when they are"
             ),
         ),
         Refusal::Paused => (
             ProvisionedReason::ReplacementPaused,
             format!(
                 "another machine is wanted, but Proxies of provider {name} that were replaced before do not \
-                 become ready: this one serves on. Look at those that are not Ready (kubectl get px), then \
+                 become ready: this one stays as it is. Look at those that are not Ready (kubectl get px), then \
                  correct or undo the change, or delete them"
             ),
         ),
         Refusal::Capped => (
             ProvisionedReason::ReplacementPending,
             format!(
-                "another machine is wanted; as many machines of provider {name} as may be replaced in a \
-                 minute (--max-replacements-per-minute) were: its turn comes"
+                "another machine is wanted, or this one looks broken or absent; as many machines of provider \
+                 {name} as may be replaced in a minute (--max-replacements-per-minute) were: its turn comes"
             ),
         ),
         Refusal::Suspect => (
             ProvisionedReason::FleetSuspect,
             format!(
-                "so many machines of provider {name} look broken or absent at once that the look itself is \
-                 suspected: they are left as they are and made anew one after the other as the ones before \
+                "so many machines of provider {name} look broken or absent, or fail their probes, at once that the \
+                 look itself is suspected: they are left as they are and made anew one after the other as the ones before \
                  come back. Check the provider's account, credentials, region and API; if the machines are \
                  really gone, nothing needs to be done"
             ),

@@ -10,14 +10,43 @@ use crate::ids::{Incarnation, ProviderName, ProxyUid};
 /// Standing of one Proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Standing {
-    /// Clients can be sent there.
-    pub(super) serves: bool,
-    /// It still shows its address while its leases run out.
-    pub(super) drains: bool,
+    pub(super) state: State,
+    /// Somebody finds out whether it serves: there is a page to fetch through it.
+    pub(super) judged: bool,
     /// It can't become ready without a change by a person.
     pub(super) failed: bool,
     /// The machine that it shows.
     pub(super) incarnation: Option<Incarnation>,
+}
+
+/// What it is to clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// They can be sent there.
+    Serves,
+    /// It still shows its address while its leases run out.
+    Drains,
+    /// Neither.
+    Down,
+}
+
+impl Standing {
+    pub(super) fn serves(&self) -> bool {
+        self.state == State::Serves
+    }
+
+    pub(super) fn drains(&self) -> bool {
+        self.state == State::Drains
+    }
+
+    /// It is back: it serves, or has a machine of which nobody can say more.
+    pub(super) fn stands(&self) -> bool {
+        match self.state {
+            State::Serves => true,
+            State::Drains => false,
+            State::Down => !self.judged && self.incarnation.is_some(),
+        }
+    }
 }
 
 /// The Managed Proxies of one provider. Those being deleted no longer count, and those for which no machine was
@@ -45,12 +74,18 @@ impl Census {
 
     fn add(&mut self, facts: &ProxyFacts) {
         let standing = Standing {
-            serves: facts.serves(),
-            drains: facts.is_leaving() && facts.machine.is_some(),
+            state: if facts.serves() {
+                State::Serves
+            } else if facts.is_leaving() && facts.machine.is_some() {
+                State::Drains
+            } else {
+                State::Down
+            },
+            judged: facts.probe.is_some(),
             failed: facts.has_failed(),
             incarnation: facts.machine.as_ref().map(|machine| machine.incarnation.clone()),
         };
-        if !standing.serves {
+        if !standing.serves() {
             self.down.push(facts.uid.clone());
         }
         self.all.insert(facts.uid.clone(), standing);

@@ -12,6 +12,7 @@ mod queue;
 mod share;
 #[cfg(test)]
 mod tests;
+mod under_way;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -97,8 +98,11 @@ pub struct Caps {
     pub room_poll: Duration,
     /// Between two asks while the fleet is suspect.
     pub suspect_poll: Duration,
-    /// Machines that looked broken within this time look broken at once.
+    /// Machines that looked broken within this time look broken at once; longer than the longest back-off, so
+    /// that whoever is held by one is still counted when it asks again.
     pub at_once: Duration,
+    /// A machine that serves nobody for less than this may serve again in a moment.
+    pub blip: Duration,
     /// This long after the start the ledger suspects sooner.
     pub warm_up: Duration,
     /// Room that was given and not used for this long is free again; longer than a watch may lag.
@@ -113,7 +117,8 @@ impl Default for Caps {
             ready_within: Duration::from_mins(10),
             room_poll: Duration::from_secs(10),
             suspect_poll: Duration::from_secs(15),
-            at_once: Duration::from_mins(2),
+            at_once: Duration::from_mins(6),
+            blip: Duration::from_mins(2),
             warm_up: Duration::from_mins(2),
             unused_after: Duration::from_secs(90),
         }

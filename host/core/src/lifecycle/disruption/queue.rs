@@ -11,7 +11,8 @@ use crate::ids::ProxyUid;
 use crate::time::Moment;
 
 use super::bucket::Bucket;
-use super::share::{Target, refused};
+use super::share::refused;
+use super::under_way::Target;
 use super::{Admission, Refusal};
 
 /// How long a place may be used after its time: a look at a machine, its deadline, and what stands before it.

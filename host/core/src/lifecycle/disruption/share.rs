@@ -4,20 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ids::{Incarnation, InstanceId, ProxyUid};
+use crate::ids::ProxyUid;
 use crate::time::Moment;
 
 use super::census::Standing;
 use super::queue::Queue;
+use super::under_way::{Cause, UnderWay, target_of};
 use super::{Admission, Ask, Caps, Census, Purpose, Refusal};
 
 /// So many broken machines are never suspicious: a fleet of two or three is mended at once.
 const NEVER_SUSPECT: usize = 2;
 /// Between two looks through those that look broken.
 const SWEEP: Duration = Duration::from_secs(1);
-
-/// A machine: id and identity.
-pub(super) type Target = (InstanceId, Option<Incarnation>);
 
 /// One provider.
 #[derive(Debug, Clone)]
@@ -36,52 +34,6 @@ pub(super) struct Share {
     swept: Moment,
     /// While the fleet is suspect: how many that look broken may be under way.
     slow_start: Option<usize>,
-}
-
-/// A machine that goes, or went, so that another one comes.
-#[derive(Debug, Clone)]
-struct UnderWay {
-    target: Target,
-    cause: Cause,
-    /// The machine itself may go: a place was given.
-    may_go: bool,
-    /// Since when it should be coming back.
-    since: Moment,
-    /// It was seen not to serve since it was admitted.
-    was_down: bool,
-}
-
-/// What began it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cause {
-    /// It served, and had room.
-    Exchange,
-    /// Another one was wanted, and it looked of no use.
-    Useless,
-    /// It looked broken.
-    Repair,
-}
-
-impl Cause {
-    /// It tries a change, which may be a bad one.
-    fn tries_a_change(self) -> bool {
-        match self {
-            Self::Exchange | Self::Useless => true,
-            Self::Repair => false,
-        }
-    }
-
-    /// It rests on a look that may be wrong.
-    fn rests_on_a_look(self) -> bool {
-        match self {
-            Self::Useless | Self::Repair => true,
-            Self::Exchange => false,
-        }
-    }
-}
-
-fn target_of(ask: &Ask) -> Target {
-    (ask.machine.clone(), ask.incarnation.clone())
 }
 
 pub(super) fn refused(why: Refusal, retry: Duration) -> Admission {
@@ -134,12 +86,12 @@ impl Share {
         self.under_way.retain(|uid, entry| {
             let Some(standing) = census.all.get(uid) else { return false };
             let is_another = standing.incarnation.is_some() && standing.incarnation != entry.target.1;
-            if !standing.serves {
+            if !standing.stands() {
                 entry.was_down = true;
-                if standing.drains {
+                if standing.drains() {
                     entry.since = now;
                 }
-                return true;
+                return entry.may_go || now.since(entry.since) < caps.unused_after;
             }
             if entry.was_down || is_another {
                 // One that only waited for its place was not made anew: it says nothing of those that are.
@@ -175,52 +127,67 @@ impl Share {
         if self.is_suspect() {
             return refused(Refusal::Suspect, caps.suspect_poll);
         }
+        if let Some(why) = self.no_room(ask, caps, now) {
+            return refused(why, caps.room_poll);
+        }
+        self.begin(ask, Cause::Exchange, now);
+        Admission::Granted
+    }
+
+    /// Why no further one may be away; none if it may.
+    fn no_room(&self, ask: &Ask, caps: &Caps, now: Moment) -> Option<Refusal> {
         if self.changes_are_stuck(ask, caps, now) {
-            return refused(Refusal::Paused, caps.room_poll);
+            return Some(Refusal::Paused);
         }
         let census = &self.census;
         let others = self.under_way.keys().filter(|uid| **uid != ask.uid);
-        let serves = |uid: &&ProxyUid| census.all.get(*uid).is_some_and(|standing| standing.serves);
+        let serves = |uid: &&ProxyUid| census.all.get(*uid).is_some_and(Standing::serves);
         let going = others.filter(serves).count();
         let away = going + self.down.keys().filter(|uid| **uid != ask.uid).count();
         if away < ask.replacement.max_unavailable.of(census.all.len().max(1)) {
-            self.begin(ask, Cause::Exchange, now);
-            return Admission::Granted;
+            return None;
         }
         let comes_back = |(uid, since): (&ProxyUid, &Moment)| {
-            let drains = census.all.get(uid).is_some_and(|standing| standing.drains);
+            let drains = census.all.get(uid).is_some_and(Standing::drains);
             drains || now.since(*since) < caps.ready_within
         };
         let progress = going > 0 || self.down.iter().any(comes_back);
-        refused(if progress { Refusal::Pending } else { Refusal::Paused }, caps.room_poll)
+        Some(if progress { Refusal::Pending } else { Refusal::Paused })
     }
 
-    /// Others that were given another machine because another one was wanted do not become ready.
+    /// Others that served, and were given another machine because another one was wanted, do not serve again.
     fn changes_are_stuck(&self, ask: &Ask, caps: &Caps, now: Moment) -> bool {
         self.under_way.iter().any(|(uid, entry)| {
-            *uid != ask.uid && entry.cause.tries_a_change() && self.is_stuck(uid, entry, caps, now)
+            *uid != ask.uid && entry.tried.is_some_and(|since| self.is_stuck(uid, since, caps, now))
         })
     }
 
     /// Another machine is wanted than this one, which serves nobody. If clients know it, it may serve again: it
-    /// stays while the fleet is suspect, and while a change that was tried before does not work, for a probe
-    /// that fails for some seconds must not cost one after the other what was left alone so far.
+    /// stays while the fleet is suspect, and while there is no room, for a probe that fails for some seconds must
+    /// not cost one after the other what was left alone so far. After a while it needs room no longer.
     fn removal(&mut self, ask: &Ask, caps: &Caps, now: Moment) -> Admission {
-        let shows = |it: &Standing| it.incarnation.is_some() && it.incarnation == ask.incarnation;
-        if !self.census.all.get(&ask.uid).is_some_and(shows) {
+        let shows = |it: &&Standing| it.incarnation.is_some() && it.incarnation == ask.incarnation;
+        let Some(standing) = self.census.all.get(&ask.uid).filter(shows).filter(|it| it.judged) else {
             return self.replace(ask, Cause::Useless, now);
-        }
+        };
         let known = self.under_way.get(&ask.uid);
-        if known.is_some_and(|entry| entry.target == target_of(ask) && entry.cause == Cause::Exchange) {
+        let had_room = |it: &UnderWay| it.target == target_of(ask) && it.cause == Cause::Exchange;
+        // A process before this one may have given the room.
+        if standing.drains() || known.is_some_and(had_room) {
             return if self.is_suspect() {
                 refused(Refusal::Suspect, caps.suspect_poll)
             } else {
-                self.replace(ask, Cause::Exchange, now)
+                self.in_its_turn(ask, Cause::Exchange, now)
             };
         }
         // One that is itself the change that does not work goes: the next change may be its cure.
-        if known.is_none() && self.changes_are_stuck(ask, caps, now) {
+        let is_the_change = known.is_some_and(|entry| entry.tried.is_some());
+        let is_news = self.down.get(&ask.uid).is_none_or(|since| now.since(*since) < caps.blip);
+        if !is_the_change && self.changes_are_stuck(ask, caps, now) {
             return refused(Refusal::Paused, caps.room_poll);
+        }
+        if let Some(why) = self.no_room(ask, caps, now).filter(|_| is_news && !is_the_change) {
+            return refused(why, caps.room_poll);
         }
         self.unless_suspect(ask, Cause::Useless, caps, now)
     }
@@ -231,15 +198,21 @@ impl Share {
         self.broken.insert(ask.uid.clone(), now);
         let total = self.census.all.len();
         let most = ask.replacement.max_unavailable.of(total).min(total / 2).max(NEVER_SUSPECT);
-        let usual = if now.since(self.born) < caps.warm_up { NEVER_SUSPECT } else { most };
-        if self.broken.len() <= usual {
+        let look_broken = self.looks_broken();
+        // Those that are away for another reason leave less room for errors.
+        let away = self.down.len().saturating_sub(look_broken);
+        let usual = if now.since(self.born) < caps.warm_up { 0 } else { most.saturating_sub(away) };
+        let usual = usual.max(NEVER_SUSPECT);
+        if look_broken <= usual / 2 {
             self.slow_start = None;
-        } else {
+        }
+        if look_broken > usual || self.is_suspect() {
             let allowed = (*self.slow_start.get_or_insert(1)).min(most);
             let counts = |(uid, entry): &(&ProxyUid, &UnderWay)| {
-                **uid != ask.uid && entry.cause.rests_on_a_look() && !self.is_stuck(uid, entry, caps, now)
+                let is_stuck = || entry.may_go && self.is_stuck(uid, entry.since, caps, now);
+                **uid != ask.uid && entry.cause.rests_on_a_look() && !is_stuck()
             };
-            if self.under_way.iter().filter(counts).count() >= allowed {
+            if self.under_way.iter().filter(counts).take(allowed).count() >= allowed {
                 let waited =
                     |entry: &UnderWay| entry.target == target_of(ask) && entry.cause.rests_on_a_look();
                 if self.under_way.get(&ask.uid).is_some_and(waited) {
@@ -248,6 +221,19 @@ impl Share {
                 return refused(Refusal::Suspect, caps.suspect_poll);
             }
         }
+        self.in_its_turn(ask, cause, now)
+    }
+
+    /// How many look broken now, or were taken for broken and are not back.
+    fn looks_broken(&self) -> usize {
+        let taken = |(uid, entry): &(&ProxyUid, &UnderWay)| {
+            entry.may_go && entry.cause.rests_on_a_look() && !self.broken.contains_key(*uid)
+        };
+        self.broken.len() + self.under_way.iter().filter(taken).count()
+    }
+
+    /// The machine goes when its place has come; until then it is under way, as long as it asks.
+    fn in_its_turn(&mut self, ask: &Ask, cause: Cause, now: Moment) -> Admission {
         let answer = self.replace(ask, cause, now);
         self.begin(ask, cause, now);
         if let Some(waits) = self.under_way.get_mut(&ask.uid).filter(|entry| !entry.may_go) {
@@ -263,6 +249,9 @@ impl Share {
             self.begin(ask, cause, now);
             if let Some(entry) = self.under_way.get_mut(&ask.uid) {
                 (entry.may_go, entry.since) = (true, now);
+                if entry.cause == Cause::Exchange {
+                    entry.tried.get_or_insert(now);
+                }
             }
         }
         answer
@@ -270,10 +259,18 @@ impl Share {
 
     fn begin(&mut self, ask: &Ask, cause: Cause, now: Moment) {
         let target = target_of(ask);
-        let known = self.under_way.get(&ask.uid).is_some_and(|entry| entry.target == target);
-        if !known {
-            let entry = UnderWay { target, cause, may_go: false, since: now, was_down: false };
-            self.under_way.insert(ask.uid.clone(), entry);
+        let known = self.under_way.get_mut(&ask.uid);
+        let tried = known.as_ref().and_then(|entry| entry.tried);
+        match known {
+            Some(entry) if entry.target == target => {
+                if cause.rests_on_a_look() {
+                    entry.cause = cause;
+                }
+            }
+            Some(_) | None => {
+                let entry = UnderWay { target, cause, tried, may_go: false, since: now, was_down: false };
+                self.under_way.insert(ask.uid.clone(), entry);
+            }
         }
     }
 
@@ -287,9 +284,9 @@ impl Share {
     }
 
     /// It should have come back by now.
-    fn is_stuck(&self, uid: &ProxyUid, entry: &UnderWay, caps: &Caps, now: Moment) -> bool {
+    fn is_stuck(&self, uid: &ProxyUid, since: Moment, caps: &Caps, now: Moment) -> bool {
         self.census.all.get(uid).is_some_and(|standing| {
-            !standing.serves && (standing.failed || now.since(entry.since) >= caps.ready_within)
+            !standing.stands() && (standing.failed || now.since(since) >= caps.ready_within)
         })
     }
 }

@@ -89,7 +89,8 @@ pub(super) fn deleted(
         | InstanceState::Deleting
         | InstanceState::Other(_) => !seen.ever_ran,
     });
-    let sent = DeleteSent { at: now, incarnation: target.incarnation.clone(), ask_after, useless };
+    let sent =
+        DeleteSent { at: now, incarnation: target.incarnation.clone(), ask_after, useless, sighted: false };
     memory.deletes.insert(target.id.clone(), sent);
 }
 

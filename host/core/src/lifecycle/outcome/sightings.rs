@@ -47,9 +47,12 @@ pub(super) fn note_found(observed: &mut Observed, instance: &Instance, policy: &
     {
         memory.deletes.remove(&instance.id); // another machine under the same id
     }
+    if instance.state != InstanceState::Deleting {
+        memory.deletes.retain(|id, sent| *id != instance.id || !sent.sighted); // that was a wrong sight
+    }
     if instance.state == InstanceState::Deleting && !memory.deletes.contains_key(&instance.id) {
         let incarnation = instance.incarnation.clone();
-        let sent = DeleteSent { at: now, incarnation, ask_after: None, useless: true };
+        let sent = DeleteSent { at: now, incarnation, ask_after: None, useless: true, sighted: true };
         memory.deletes.insert(instance.id.clone(), sent);
     }
     let before = memory

@@ -1,10 +1,12 @@
 //! Fleets that are replaced, broken, or seen wrongly, and how much of them the ledger lets go.
 
+mod looks;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::census::Standing;
+use super::census::{Standing, State};
 use super::{Admission, Ask, Caps, Census, Ledger, Purpose, Refusal};
 use crate::ids::{Incarnation, InstanceId, ProviderName, ProxyUid};
 use crate::provider::{MaxUnavailable, Replacement};
@@ -16,6 +18,11 @@ struct Fleet {
     machines: BTreeMap<usize, u32>,
     serves: BTreeMap<usize, bool>,
     failed: Vec<usize>,
+    draining: Vec<usize>,
+    /// Their machines run, and their probes fail.
+    sick: Vec<usize>,
+    /// There is no page to fetch through them.
+    unjudged: bool,
     replacement: Replacement,
     clock: Duration,
 }
@@ -36,6 +43,9 @@ impl Fleet {
             machines: (0..size).map(|number| (number, 1)).collect(),
             serves: (0..size).map(|number| (number, true)).collect(),
             failed: Vec::new(),
+            draining: Vec::new(),
+            sick: Vec::new(),
+            unjudged: false,
             replacement: Replacement { max_unavailable, ..Replacement::default() },
             clock: Duration::from_hours(1),
         };
@@ -52,15 +62,27 @@ impl Fleet {
         self.ledger = Ledger::new(Caps::default(), self.now());
     }
 
+    /// Its status names its machine.
+    fn shows(&self, number: usize) -> bool {
+        self.serves[&number]
+            || self.unjudged
+            || self.draining.contains(&number)
+            || self.sick.contains(&number)
+    }
+
     fn census(&self) -> Arc<Census> {
         let mut census = Census::default();
         for (number, machine) in &self.machines {
             let serves = self.serves[number];
             let standing = Standing {
-                serves,
-                drains: false,
+                state: match (serves, self.draining.contains(number)) {
+                    (true, _) => State::Serves,
+                    (false, true) => State::Drains,
+                    (false, false) => State::Down,
+                },
+                judged: !self.unjudged,
                 failed: self.failed.contains(number),
-                incarnation: serves.then(|| incarnation(*number, *machine)),
+                incarnation: self.shows(*number).then(|| incarnation(*number, *machine)),
             };
             if !serves {
                 census.down.push(uid(*number));
@@ -282,7 +304,7 @@ fn a_fleet_that_looks_broken_all_at_once_is_left_alone_but_for_a_few() {
         assert_eq!(fleet.why(left, Purpose::Repair), Some(Refusal::Suspect));
         assert_eq!(fleet.why(left, Purpose::Exchange), Some(Refusal::Suspect));
         // The look is right again.
-        fleet.later(121);
+        fleet.later(Caps::default().at_once.as_secs() + 1);
         fleet.back(&taken);
         assert_eq!(fleet.ask(left, Purpose::Exchange), Admission::Granted);
     }

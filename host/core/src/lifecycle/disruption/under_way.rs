@@ -1,0 +1,50 @@
+//! What the ledger knows of one machine that goes, or went, so that another one comes.
+
+use crate::ids::{Incarnation, InstanceId};
+use crate::time::Moment;
+
+use super::Ask;
+
+/// A machine: id and identity.
+pub(super) type Target = (InstanceId, Option<Incarnation>);
+
+/// A machine that goes, or went, so that another one comes.
+#[derive(Debug, Clone)]
+pub(super) struct UnderWay {
+    pub(super) target: Target,
+    pub(super) cause: Cause,
+    /// When a machine that served went for another one: until its Proxy serves again the change that asked for
+    /// it has not proven itself, whatever becomes of the machines after it.
+    pub(super) tried: Option<Moment>,
+    /// The machine itself may go: a place was given.
+    pub(super) may_go: bool,
+    /// Since when it should be coming back.
+    pub(super) since: Moment,
+    /// It was seen not to serve since it was admitted.
+    pub(super) was_down: bool,
+}
+
+/// What began it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// It served, and had room.
+    Exchange,
+    /// Another one was wanted, and it looked of no use.
+    Useless,
+    /// It looked broken.
+    Repair,
+}
+
+impl Cause {
+    /// It rests on a look that may be wrong.
+    pub(super) fn rests_on_a_look(self) -> bool {
+        match self {
+            Self::Useless | Self::Repair => true,
+            Self::Exchange => false,
+        }
+    }
+}
+
+pub(super) fn target_of(ask: &Ask) -> Target {
+    (ask.machine.clone(), ask.incarnation.clone())
+}
