@@ -18,7 +18,7 @@ pub(crate) const GATE: &str = "crawl.example.com/secret";
 /// Set on the Pod for its owner's records: equal for all retries of one attempt.
 const ATTEMPT: &str = "crawl.example.com/attempt";
 /// Holds the main configuration file, which is no secret; the pod shows it to Squid as a file.
-const MAIN_CONFIG: &str = "crawl.example.com/squid.conf";
+pub(crate) const MAIN_CONFIG: &str = "crawl.example.com/squid.conf";
 /// Time between the end of Squid's own grace period and the kill.
 const GRACE_MARGIN: u16 = 10;
 /// The first port that needs no privilege.
@@ -29,12 +29,17 @@ fn files(request: &CreateRequest) -> Files {
     Files { extra: request.bootstrap.is_some(), users: request.access.is_some() }
 }
 
+/// The main configuration of one machine.
+pub(crate) fn main_config(request: &CreateRequest, settings: &Settings) -> String {
+    squid::config(settings, &request.name, request.port, files(request))
+}
+
 /// The Pod of one machine.
 pub(crate) fn pod(namespace: &str, request: &CreateRequest, settings: &Settings) -> Value {
     let mut labels = settings.labels.clone();
     labels.insert("app.kubernetes.io/name".to_owned(), "squid".to_owned());
     labels.insert("app.kubernetes.io/managed-by".to_owned(), "egress-proxies-operator".to_owned());
-    let main = squid::config(settings, &request.name, request.port, files(request));
+    let main = main_config(request, settings);
     let mut annotations =
         BTreeMap::from([(ATTEMPT.to_owned(), request.attempt_key.clone()), (MAIN_CONFIG.to_owned(), main)]);
     tags::write(&request.tags, &mut labels, &mut annotations);

@@ -10,7 +10,7 @@ use egress_proxies_provider_sdk::model::{Endpoint, Failure, Instance, InstanceSt
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
-use crate::manifest::GATE;
+use crate::manifest::{GATE, MAIN_CONFIG};
 use crate::tags;
 
 /// A pod that is still gated after this long is a rest: no create call lasts longer than a minute, and
@@ -92,6 +92,11 @@ impl Pod {
     /// Its create call has not come to an end.
     pub(crate) fn is_gated(&self) -> bool {
         self.spec.scheduling_gates.iter().any(|gate| gate.name == GATE)
+    }
+
+    /// What its Squid is configured with.
+    pub(crate) fn main_config(&self) -> Option<&str> {
+        self.metadata.annotations.get(MAIN_CONFIG).map(String::as_str)
     }
 
     /// As a machine.

@@ -52,9 +52,11 @@ impl Creation<'_> {
         Ok(self.complete(&pod)?.instance(self.call.host.now()))
     }
 
+    /// Its main configuration too: it names the files of a Secret that is made from this request.
     fn is_of_this_request(&self, pod: &Pod) -> bool {
         let tags = pod.tags();
-        self.request.tags.iter().all(|tag| tags.contains(tag))
+        let main = manifest::main_config(self.request, &self.settings);
+        self.request.tags.iter().all(|tag| tags.contains(tag)) && pod.main_config() == Some(main.as_str())
     }
 
     /// The Pod of this name: a new one, or ours that is there already.

@@ -203,6 +203,25 @@ fn an_unfinished_pod_of_an_earlier_request_is_never_completed() {
 }
 
 #[test]
+fn an_unfinished_pod_whose_configuration_is_another_is_never_completed() {
+    // Made before the Proxy had cloudInit, or by a release that kept its configuration elsewhere: its tags are these.
+    let edits: [fn(&mut serde_json::Value); 2] = [
+        |pod| pod["metadata"]["annotations"]["crawl.example.com/squid.conf"] = json!("http_port 1"),
+        |pod| pod["metadata"]["annotations"] = json!({}),
+    ];
+    for edit in edits {
+        let fake = Fake::new();
+        fake.next(Method::Post, "secrets", Fault::LoseRequest);
+        fake.next(Method::Delete, "pods", Fault::LoseRequest);
+        create(&fake).unwrap_err();
+        fake.edit(NAME, edit);
+        assert_eq!(create(&fake).unwrap_err().reason, Reason::Busy);
+        assert!(fake.state.borrow().pods.is_empty() && fake.state.borrow().secrets.is_empty());
+        assert_eq!(create(&fake).unwrap().incarnation.as_deref(), Some("uid-2"));
+    }
+}
+
+#[test]
 fn a_pod_that_goes_while_it_is_made_is_busy_and_no_fault_of_the_request() {
     let fake = Fake::new();
     fake.next(Method::Patch, "pods", Fault::Replace(NAME));
