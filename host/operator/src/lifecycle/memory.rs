@@ -18,7 +18,8 @@ struct Remembered {
     memory: Memory,
 }
 
-type ByUid = HashMap<ProxyUid, Remembered>;
+/// Boxed: there is nearly always one, and a map has room for more.
+type ByUid = HashMap<ProxyUid, Box<Remembered>>;
 
 /// All Proxies that this process has worked on and that are not finished.
 #[derive(Debug, Default)]
@@ -38,11 +39,23 @@ impl Memories {
         known.unwrap_or_else(|| Memory::new(rand::random()))
     }
 
-    /// Keeps what a pass has learned so far.
+    /// Keeps what a pass has learned so far. Asked around each effect; the object is another one only if its
+    /// version is.
     pub(crate) fn keep(&self, observed: &Observed) {
-        let remembered = Remembered { object: observed.object.clone(), memory: observed.memory.clone() };
+        let Observed { object, memory, .. } = observed;
         let mut map = self.map();
-        map.entry(observed.object.key.clone()).or_default().insert(observed.object.uid.clone(), remembered);
+        match map.entry(object.key.clone()).or_default().entry(object.uid.clone()) {
+            Entry::Occupied(known) => {
+                let known = known.into_mut();
+                if known.object.resource_version != object.resource_version {
+                    known.object = object.clone();
+                }
+                known.memory = memory.clone();
+            }
+            Entry::Vacant(new) => {
+                new.insert(Box::new(Remembered { object: object.clone(), memory: memory.clone() }));
+            }
+        }
     }
 
     /// Forgets an object.

@@ -4,6 +4,7 @@
 //! - **Never a direct connection** to the probe target, never a proxy from the environment, never a kept
 //!   connection, never a followed redirect: each of these would report a dead proxy as alive.
 //! - Credentials of the proxy go into CONNECT or the absolute-form request, never into the tunnel.
+//! - Hundreds are under way at once: what only some of them need is boxed.
 //! - Every answer is foreign input: heads are capped, bodies are cut and thrown away, and one time limit
 //!   covers the whole probe.
 
@@ -91,12 +92,12 @@ impl HttpProber {
         let (answer, head_at) = match url.scheme {
             Scheme::Http => {
                 let request = exchange::through_proxy(&url, &target.auth)?;
-                let exchanged = exchange::exchange(stream, request, &self.clock);
+                let exchanged = Box::pin(exchange::exchange(stream, request, &self.clock));
                 let (answer, head_at) = budget.spend(Stage::Answer, exchanged).await?;
                 exchange::refuse_proxys_own(&answer, &target.auth)?;
                 (answer, head_at)
             }
-            Scheme::Https => self.through_tunnel(target, &url, stream, &budget).await?,
+            Scheme::Https => Box::pin(self.through_tunnel(target, &url, stream, &budget)).await?,
         };
         exchange::expect_status(&answer, &plan.expected_status, url.scheme)?;
         Ok(head_at)
@@ -113,9 +114,9 @@ impl HttpProber {
         let tunnel = budget.spend(Stage::Tunnel, connect::open(stream, url, &target.auth)).await?;
         // Only now: certificates that cannot be used must not hide that the proxy does not answer.
         let config = self.tls.get(ca_pem, target.plan.insecure_skip_verify)?;
-        let stream = budget.spend(Stage::Tls, tls::handshake(config, url, ca_pem, tunnel)).await?;
+        let stream = budget.spend(Stage::Tls, Box::pin(tls::handshake(config, url, ca_pem, tunnel))).await?;
         let request = exchange::in_tunnel(url)?;
-        budget.spend(Stage::Answer, exchange::exchange(stream, request, &self.clock)).await
+        budget.spend(Stage::Answer, Box::pin(exchange::exchange(stream, request, &self.clock))).await
     }
 }
 

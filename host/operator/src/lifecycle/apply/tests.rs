@@ -66,7 +66,7 @@ async fn a_look_that_meets_another_object_of_the_same_name_leaves_its_event_to_b
     let effects = effects(&proxy("second", "9"));
     let Written::Done(seen) = effects.look(&first).await else { panic!("no answer") };
     assert_eq!(seen.uid.as_str(), "second");
-    assert!(!effects.own_writes.is_ours("second", "9"), "its ADDED event would be taken for our own write");
+    assert!(!effects.own_writes.arrived("second", "9"), "its ADDED event would be taken for our own write");
 }
 
 #[tokio::test]
@@ -74,5 +74,5 @@ async fn a_look_at_the_same_object_is_known_before_its_event_comes() {
     let first = ObjectFacts::of(&proxy("first", "5")).unwrap();
     let effects = effects(&proxy("first", "9"));
     assert!(matches!(effects.look(&first).await, Written::Done(_)));
-    assert!(effects.own_writes.is_ours("first", "9"));
+    assert!(effects.own_writes.arrived("first", "9"));
 }

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use egress_proxies_core::facts::{Auth, Fleet, ProxyFacts};
 use egress_proxies_core::ids::{Incarnation, ProxyKey, ProxyUid};
@@ -18,6 +19,11 @@ use crate::clock::SharedClock;
 use crate::lifecycle::memory::Memories;
 use crate::lifecycle::observe::{Sources, key_of};
 use crate::lifecycle::queue::{Queue, Taken};
+
+/// Rest between two fleets, for each Proxy in them: 25 ms for a thousand.
+const PER_PROXY: Duration = Duration::from_micros(25);
+/// Longest rest: as long as anybody may wait for a change that has already happened.
+const LONGEST_REST: Duration = Duration::from_millis(250);
 
 /// The publisher.
 pub(crate) struct FleetPublisher {
@@ -80,6 +86,13 @@ impl LastRead {
     }
 }
 
+/// Time between two fleets. Everybody who follows the fleet goes through all of it: what changes in quick
+/// succession, as while a thousand are made, is published together. One change is published at once.
+fn rest_after(proxies: usize) -> Duration {
+    let proxies = u32::try_from(proxies).unwrap_or(u32::MAX);
+    PER_PROXY.saturating_mul(proxies).min(LONGEST_REST)
+}
+
 impl FleetPublisher {
     /// Publishes all, then whatever changes. The caches must be filled.
     pub(crate) async fn run(self) {
@@ -92,12 +105,16 @@ impl FleetPublisher {
             let read = self.read_since_elected.is_cancelled();
             let mut fleet = self.fleet.borrow().clone();
             let changed = self.update(&mut fleet, &mut before);
+            let rest = rest_after(fleet.proxies.len());
             if changed || !fleet.ready {
                 fleet.ready = true;
                 self.fleet.send_replace(fleet);
             }
             if read {
                 self.acting.send_if_modified(|acting| !std::mem::replace(acting, true));
+            }
+            if changed {
+                tokio::time::sleep(rest).await;
             }
             tokio::select! {
                 () = self.dirty.changed() => {}

@@ -43,6 +43,10 @@ use crate::leadership::Leadership;
 /// How long reconciles under way, with the provider calls they wait for, may go on after the process was told
 /// to end. Below what the application gives this loop, which may have to say goodbye after it.
 const DRAIN: Duration = Duration::from_secs(15);
+/// Passes at the same time. Far more than providers have permits, so that one whose calls hang, and whose Proxies
+/// wait up to 5 s each for a permit, does not hold up the others; few enough that a large fleet that is due at once
+/// has no pass in memory for each of its Proxies (some 15 KB).
+const AT_ONCE: usize = 128;
 /// Until the next try after a reconcile that panicked.
 const AFTER_PANIC: Duration = Duration::from_mins(1);
 
@@ -274,6 +278,9 @@ impl Controller {
 
     fn start_what_is_due(&self, running: &mut JoinSet<Ended>, hold: &mut Hold) -> Option<Duration> {
         loop {
+            if running.len() >= AT_ONCE {
+                return None; // until one ends
+            }
             match hold.take(&self.triggers.work, self.triggers.clock.now().mono) {
                 Taken::Empty => return None,
                 Taken::Wait(wait) => return Some(wait),

@@ -37,10 +37,10 @@ impl Reconciler {
         self.effects.own_writes.store_has(key, uid.as_ref().map(ProxyUid::as_str));
         let mut waits = Vec::new();
         for gone in self.memories.left_behind(key, uid.as_ref()) {
-            waits.push(self.timed_pass(gone, true).await);
+            waits.push(Box::pin(self.timed_pass(gone, true)).await);
         }
         if let Some(object) = current {
-            waits.push(self.timed_pass(object, false).await);
+            waits.push(Box::pin(self.timed_pass(object, false)).await);
         }
         waits.into_iter().flatten().min()
     }
@@ -85,7 +85,7 @@ impl Reconciler {
     async fn pass(&self, object: ObjectFacts, missing: bool) -> (Requeue, recorder::Outcome) {
         let surroundings = self.sources.surroundings(&object);
         let memory = self.memories.of(&object);
-        let mut observed = Observed::begin(object, surroundings, memory);
+        let mut observed = Box::new(Observed::begin(object, surroundings, memory));
         if !self.effects.allowed() {
             return not_allowed(&observed);
         }

@@ -70,7 +70,7 @@ impl Triggers {
 
     fn brought_back(&self, change: &Change) -> bool {
         match (&change.uid, &change.version) {
-            (Some(uid), Some(version)) => self.own_writes.is_ours(uid, version),
+            (Some(uid), Some(version)) => self.own_writes.arrived(uid, version),
             (None, _) | (_, None) => false,
         }
     }

@@ -10,7 +10,7 @@ use egress_proxies_core::crd::Proxy;
 use egress_proxies_core::ids::ProxyKey;
 use kube::ResourceExt;
 
-/// Our last write per uid.
+/// Our last write per uid. Of one that the store has only the version is kept: the object is there.
 #[derive(Debug, Default)]
 pub(crate) struct OwnWrites {
     kept: Mutex<Kept>,
@@ -18,9 +18,16 @@ pub(crate) struct OwnWrites {
 
 #[derive(Debug, Default)]
 struct Kept {
-    by_uid: HashMap<String, Arc<Proxy>>,
+    by_uid: HashMap<String, Written>,
     /// Deleted objects whose finalizer we took away, and which the store may still have with it.
     finished: HashMap<ProxyKey, String>,
+}
+
+#[derive(Debug)]
+struct Written {
+    version: Option<String>,
+    /// Until the store has it.
+    object: Option<Arc<Proxy>>,
 }
 
 impl OwnWrites {
@@ -34,9 +41,11 @@ impl OwnWrites {
         // Most of an object, and of no use to anybody here; the caches do without it too.
         object.metadata.managed_fields = None;
         let by_uid = &mut self.kept().by_uid;
-        let newer = by_uid.get(&uid).is_none_or(|kept| !is_newer(kept, &object));
+        let version = object.metadata.resource_version.clone();
+        let newer =
+            by_uid.get(&uid).is_none_or(|kept| !is_newer(kept.version.as_deref(), version.as_deref()));
         if newer {
-            by_uid.insert(uid, Arc::new(object));
+            by_uid.insert(uid, Written { version, object: Some(Arc::new(object)) });
         }
     }
 
@@ -44,16 +53,23 @@ impl OwnWrites {
     pub(crate) fn newest(&self, stored: Arc<Proxy>) -> Arc<Proxy> {
         let Some(uid) = stored.uid() else { return stored };
         match self.kept().by_uid.get(&uid) {
-            Some(kept) if is_newer(kept, &stored) => Arc::clone(kept),
+            Some(Written { version, object: Some(kept) })
+                if is_newer(version.as_deref(), stored.metadata.resource_version.as_deref()) =>
+            {
+                Arc::clone(kept)
+            }
             Some(_) | None => stored,
         }
     }
 
-    /// True if this version is the very one that our last write made.
-    pub(crate) fn is_ours(&self, uid: &str, version: &str) -> bool {
-        let kept = self.kept();
-        let written = kept.by_uid.get(uid);
-        written.is_some_and(|kept| kept.metadata.resource_version.as_deref() == Some(version))
+    /// The store has this version now. True if it is the very one that our last write made.
+    pub(crate) fn arrived(&self, uid: &str, version: &str) -> bool {
+        let mut kept = self.kept();
+        let Some(written) = kept.by_uid.get_mut(uid) else { return false };
+        if !is_newer(written.version.as_deref(), Some(version)) {
+            written.object = None;
+        }
+        written.version.as_deref() == Some(version)
     }
 
     /// Forgets an object that is no more.
@@ -85,8 +101,8 @@ impl OwnWrites {
 
 /// True if `a` is certainly newer than `b`. Resource versions of one kind are ordered numbers (documented
 /// for Kubernetes 1.35, true of every release before it); any other text is never newer.
-fn is_newer(a: &Proxy, b: &Proxy) -> bool {
-    let number = |object: &Proxy| object.metadata.resource_version.as_deref()?.parse::<u128>().ok();
+fn is_newer(a: Option<&str>, b: Option<&str>) -> bool {
+    let number = |version: Option<&str>| version?.parse::<u128>().ok();
     matches!((number(a), number(b)), (Some(a), Some(b)) if a > b)
 }
 
@@ -116,7 +132,19 @@ mod tests {
         assert_eq!(version(&writes.newest(Arc::new(proxy("11")))), "11");
         writes.keep(proxy("8"));
         assert_eq!(version(&writes.newest(Arc::new(proxy("9")))), "10");
-        assert!(writes.is_ours("u", "10") && !writes.is_ours("u", "9"));
+        assert!(!writes.arrived("u", "9"), "of an older write");
+        assert_eq!(version(&writes.newest(Arc::new(proxy("9")))), "10");
+    }
+
+    #[test]
+    fn of_what_the_store_has_only_the_version_is_kept() {
+        let writes = OwnWrites::default();
+        writes.keep(proxy("10"));
+        assert!(writes.arrived("u", "10") && writes.arrived("u", "10"));
+        assert!(writes.kept().by_uid["u"].object.is_none());
+        assert!(!writes.arrived("u", "11") && !writes.arrived("another", "10"));
+        writes.keep(proxy("12"));
+        assert_eq!(version(&writes.newest(Arc::new(proxy("11")))), "12");
     }
 
     #[test]
