@@ -83,7 +83,8 @@ fn worked() -> Duration {
     clock_gettime(ClockId::ProcessCPUTime).try_into().unwrap()
 }
 
-async fn calls(provider: &Arc<dyn Provider>, request: &CreateRequest) -> Summary {
+/// Does it again and again, the first rounds to warm up.
+async fn measured(mut once: impl AsyncFnMut()) -> Summary {
     let mut samples = Vec::with_capacity(ROUNDS);
     let mut before = Duration::ZERO;
     for round in 0..WARM + ROUNDS {
@@ -91,12 +92,16 @@ async fn calls(provider: &Arc<dyn Provider>, request: &CreateRequest) -> Summary
             before = worked();
         }
         let began = Instant::now();
-        provider.validate_create(request).await.expect("the call succeeds");
+        once().await;
         if round >= WARM {
             samples.push(began.elapsed());
         }
     }
     summary(samples, Some(worked().saturating_sub(before)))
+}
+
+async fn calls(provider: &Arc<dyn Provider>, request: &CreateRequest) -> Summary {
+    measured(async || drop(provider.validate_create(request).await.expect("the call succeeds"))).await
 }
 
 async fn host(folder: &Path, file: &Path, lines: &str) -> (Arc<ProviderHost>, Arc<dyn Provider>) {
@@ -119,21 +124,10 @@ async fn host(folder: &Path, file: &Path, lines: &str) -> (Arc<ProviderHost>, Ar
 /// A task that does nothing, on a runtime of its own.
 async fn task() -> Summary {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
-    let mut samples = Vec::with_capacity(ROUNDS);
-    let mut before = Duration::ZERO;
-    for round in 0..WARM + ROUNDS {
-        if round == WARM {
-            before = worked();
-        }
-        let began = Instant::now();
-        runtime.spawn(async { std::hint::black_box(1) }).await.unwrap();
-        if round >= WARM {
-            samples.push(began.elapsed());
-        }
-    }
-    let work = worked().saturating_sub(before);
+    let spawned = async || runtime.spawn(async { std::hint::black_box(()) }).await.unwrap();
+    let summary = measured(spawned).await;
     runtime.shutdown_background();
-    summary(samples, Some(work))
+    summary
 }
 
 /// A process that does nothing.

@@ -3,7 +3,8 @@
 //! **Invariant: two processes never believe at the same moment that they lead.** A leader believes it until
 //! [`Timing::renew`] after the *start* of its last renewal that succeeded. Another one takes the Lease only after
 //! it has seen no change of it for [`Timing::lease`], by its own clock (time in which it could see nothing does not
-//! count); times that others wrote are never compared with ours. Each write names the version of the Lease that it replaces, so of two writers one fails.
+//! count); times that others wrote are never compared with ours. Each write names the version of the Lease that it
+//! replaces, so of two writers one fails.
 //!
 //! **A leader whose deadline passed pauses.** It does nothing more, but it has not lost anything yet: whoever leads
 //! next has to be in the Lease first, and raises its count of transitions. So if it finds the Lease with its own

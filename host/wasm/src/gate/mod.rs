@@ -14,6 +14,7 @@
 //! never seen by the guest, and proxy settings of the environment are never used.
 
 mod budget;
+mod fence;
 mod headers;
 pub mod kubernetes;
 pub(crate) mod linked;
@@ -37,7 +38,7 @@ use wasmtime_wasi_http::{Error, ForbiddenHeaderFilter, RequestOptions, WasiBody,
 use crate::config::Origin;
 
 use budget::Budget;
-pub use policy::Fence;
+pub use fence::{Fence, while_allowed};
 pub(crate) use policy::{Need, NeedAuth, Policy};
 
 /// Methods that a rule can name; no other leaves.
@@ -188,7 +189,7 @@ impl CallGate {
         let route = self.policy.route(&origin, &parts.method, path).map_err(GateError::Denied)?;
         let _slot = self.concurrent.try_acquire().map_err(|_| Error::ConnectionLimitReached)?;
         let body = self.collect(body).await?;
-        let leave = policy::Leave::new(&self.policy, &parts.method, &origin);
+        let leave = self.policy.leave(&parts.method, &origin);
         let answer = self.leave(route, &origin, plain::Outgoing { parts, body }, (&leave, options)).await;
         if leave.has_refused() {
             self.held_back.store(true, Ordering::Relaxed);
@@ -201,7 +202,7 @@ impl CallGate {
         route: policy::Route<'_>,
         origin: &Origin,
         outgoing: plain::Outgoing,
-        (leave, options): (&policy::Leave, RequestOptions),
+        (leave, options): (&fence::Leave, RequestOptions),
     ) -> Result<http::Response<Bytes>, GateError> {
         leave.check()?;
         match route {

@@ -21,7 +21,7 @@ use tokio_rustls::TlsConnector;
 use wasmtime_wasi_http::Error;
 
 use super::budget::Budget;
-use super::policy::Leave;
+use super::fence::Leave;
 use super::{GateError, MOST_RESPONSE_BYTES, address, headers};
 use crate::config::{EgressRule, Origin};
 

@@ -1,110 +1,15 @@
 //! What one provider instance is granted, and the words that say what is missing.
 
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
-use std::time::Duration;
 
 use egress_proxies_core::ids::ProviderName;
-use wasmtime_wasi_http::Error;
 
+use super::fence::{Fence, Leave};
 use super::kubernetes::Access;
 use super::plain::PlainClient;
 use super::target;
 use crate::call::mask::one_line;
 use crate::config::{EgressRule, KubernetesResource, Origin};
-
-/// Whether this process may change anything outside of it now: asked before each request that is no read, and right
-/// before it is sent, so that a call that was under way when the process lost the lead changes nothing more.
-#[derive(Clone)]
-pub struct Fence(Arc<dyn Fn() -> bool + Send + Sync>);
-
-impl Fence {
-    /// Asks this.
-    pub fn new(open: Arc<dyn Fn() -> bool + Send + Sync>) -> Self {
-        Self(open)
-    }
-
-    /// There is none.
-    pub fn open() -> Self {
-        Self(Arc::new(|| true))
-    }
-}
-
-impl std::fmt::Debug for Fence {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Fence").field(&(self.0)()).finish()
-    }
-}
-
-/// The fence before one request: asked first, and once more when there is nothing left to wait for, since a
-/// process may be stopped, or lose the lead, while its request waits for room, a name or a connection.
-#[derive(Debug)]
-pub(crate) struct Leave {
-    fence: Fence,
-    changes: bool,
-    what: String,
-    refused: AtomicBool,
-}
-
-/// Between two looks at the fence while a request is with somebody who may still have to connect for it.
-const GLANCE: Duration = Duration::from_millis(200);
-
-impl Leave {
-    pub(crate) fn new(policy: &Policy, method: &http::Method, origin: &Origin) -> Self {
-        let what = format!("{method} {origin} of provider {}", policy.provider);
-        Self {
-            fence: policy.fence.clone(),
-            changes: !method.is_safe(),
-            what,
-            refused: AtomicBool::new(false),
-        }
-    }
-
-    /// # Errors
-    /// If the request may not leave now. One that only reads always may.
-    pub(crate) fn check(&self) -> Result<(), Error> {
-        if !self.changes || (self.fence.0)() {
-            return Ok(());
-        }
-        tracing::warn!(request = %self.what, "held back: this process may not act at the moment");
-        self.refused.store(true, Ordering::Relaxed);
-        Err(Error::ConnectionTerminated)
-    }
-
-    /// Waits for an answer for as long as the request might have left, and looks before each step of it: a process
-    /// that was stopped while its request waited for a connection must not send it when it wakes up. Dropped, what
-    /// was not sent yet never is.
-    ///
-    /// # Errors
-    /// If the fence was shut meanwhile.
-    pub(super) async fn while_open<T>(&self, answer: impl Future<Output = T>) -> Result<T, Error> {
-        let mut answer = std::pin::pin!(answer);
-        let guarded = poll_fn(|cx| match self.check() {
-            Ok(()) => answer.as_mut().poll(cx).map(Ok),
-            Err(held_back) => Poll::Ready(Err(held_back)),
-        });
-        let shut = async {
-            loop {
-                tokio::time::sleep(GLANCE).await;
-                if let Err(held_back) = self.check() {
-                    return held_back;
-                }
-            }
-        };
-        tokio::select! {
-            biased;
-            answer = guarded => answer,
-            held_back = shut => Err(held_back),
-        }
-    }
-
-    /// It was held back at least once.
-    pub(super) fn has_refused(&self) -> bool {
-        self.refused.load(Ordering::Relaxed)
-    }
-}
 
 /// Grants of one provider instance.
 #[derive(Debug)]
@@ -174,6 +79,11 @@ impl Policy {
     /// The same behind this fence.
     pub(crate) fn behind(self, fence: Fence) -> Self {
         Self { fence, ..self }
+    }
+
+    /// The fence before a request with this method to there.
+    pub(crate) fn leave(&self, method: &http::Method, origin: &Origin) -> Leave {
+        Leave::new(self.fence.clone(), method, format!("{method} {origin} of provider {}", self.provider))
     }
 
     /// The same with the guest's wishes, which make better suggestions than a single request does.

@@ -119,9 +119,9 @@ pub(super) fn waits_because(why: Refusal, provider: &ProviderInfo) -> (Provision
         Refusal::Suspect => (
             ProvisionedReason::FleetSuspect,
             format!(
-                "so many machines of provider {name} look broken or absent, or fail their probes, at once that the \
-                 look itself is suspected: they are left as they are and made anew one after the other as the ones before \
-                 come back. Check the provider's account, credentials, region and API; if the machines are \
+                "so many machines of provider {name} look broken or absent, or fail their probes, at once that \
+                 the look itself is suspected: they are left as they are and made anew one after the other as \
+                 the ones before come back. Check the provider's account, credentials, region and API; if the machines are \
                  really gone, nothing needs to be done"
             ),
         ),

@@ -14,7 +14,7 @@ use super::{Admission, Ask, Caps, Census, Purpose, Refusal};
 
 /// So many broken machines are never suspicious: a fleet of two or three is mended at once.
 const NEVER_SUSPECT: usize = 2;
-/// Between two looks through those that look broken.
+/// Between two looks through those that are under way or look broken.
 const SWEEP: Duration = Duration::from_secs(1);
 
 /// One provider.
@@ -30,7 +30,7 @@ pub(super) struct Share {
     down: BTreeMap<ProxyUid, Moment>,
     /// Proxies whose machines look broken, and when they did last.
     broken: BTreeMap<ProxyUid, Moment>,
-    /// When those were looked through for the last time.
+    /// When those, and what is under way, were looked through for the last time.
     swept: Moment,
     /// While the fleet is suspect: how many that look broken may be under way.
     slow_start: Option<usize>,
@@ -63,7 +63,6 @@ impl Share {
     pub(super) fn refresh(&mut self, census: &Arc<Census>, caps: &Caps, now: Moment) {
         let is_news = !Arc::ptr_eq(&self.census, census);
         self.census = Arc::clone(census);
-        self.settle(caps, now);
         // Each of many may ask many times of one fleet; what is as large as the fleet is done for each fleet.
         if is_news {
             let before = std::mem::take(&mut self.down);
@@ -71,6 +70,7 @@ impl Share {
             self.down = census.down.iter().map(|uid| (uid.clone(), since(uid))).collect();
         }
         if is_news || now.since(self.swept) >= SWEEP {
+            self.settle(caps, now);
             self.broken.retain(|uid, last| census.all.contains_key(uid) && now.since(*last) <= caps.at_once);
             self.swept = now;
         }
@@ -95,7 +95,7 @@ impl Share {
             }
             if entry.was_down || is_another {
                 // One that only waited for its place was not made anew: it says nothing of those that are.
-                came_back.push((uid.clone(), entry.cause.rests_on_a_look() && entry.may_go));
+                came_back.push((uid.clone(), entry.cause == Cause::Look && entry.may_go));
                 return false;
             }
             now.since(entry.since) < caps.unused_after
@@ -117,7 +117,7 @@ impl Share {
             }
             Purpose::Exchange => self.exchange(ask, caps, now),
             Purpose::Removal => self.removal(ask, caps, now),
-            Purpose::Repair => self.unless_suspect(ask, Cause::Repair, caps, now),
+            Purpose::Repair => self.unless_suspect(ask, caps, now),
             Purpose::Surplus | Purpose::Deletion => self.place(ask, now),
         }
     }
@@ -168,7 +168,7 @@ impl Share {
     fn removal(&mut self, ask: &Ask, caps: &Caps, now: Moment) -> Admission {
         let shows = |it: &&Standing| it.incarnation.is_some() && it.incarnation == ask.incarnation;
         let Some(standing) = self.census.all.get(&ask.uid).filter(shows).filter(|it| it.judged) else {
-            return self.replace(ask, Cause::Useless, now);
+            return self.replace(ask, Cause::Look, now);
         };
         let known = self.under_way.get(&ask.uid);
         let had_room = |it: &UnderWay| it.target == target_of(ask) && it.cause == Cause::Exchange;
@@ -183,18 +183,22 @@ impl Share {
         // One that is itself the change that does not work goes: the next change may be its cure.
         let is_the_change = known.is_some_and(|entry| entry.tried.is_some());
         let is_news = self.down.get(&ask.uid).is_none_or(|since| now.since(*since) < caps.blip);
-        if !is_the_change && self.changes_are_stuck(ask, caps, now) {
-            return refused(Refusal::Paused, caps.room_poll);
+        let why_not = if is_the_change {
+            None
+        } else if is_news {
+            self.no_room(ask, caps, now)
+        } else {
+            self.changes_are_stuck(ask, caps, now).then_some(Refusal::Paused)
+        };
+        match why_not {
+            Some(why) => refused(why, caps.room_poll),
+            None => self.unless_suspect(ask, caps, now),
         }
-        if let Some(why) = self.no_room(ask, caps, now).filter(|_| is_news && !is_the_change) {
-            return refused(why, caps.room_poll);
-        }
-        self.unless_suspect(ask, Cause::Useless, caps, now)
     }
 
     /// A machine that looks broken: made anew at once, unless too many do. Then as many may be under way as slow
     /// start allows, and never more than may be away; whoever waits for its place counts.
-    fn unless_suspect(&mut self, ask: &Ask, cause: Cause, caps: &Caps, now: Moment) -> Admission {
+    fn unless_suspect(&mut self, ask: &Ask, caps: &Caps, now: Moment) -> Admission {
         self.broken.insert(ask.uid.clone(), now);
         let total = self.census.all.len();
         let most = ask.replacement.max_unavailable.of(total).min(total / 2).max(NEVER_SUSPECT);
@@ -210,32 +214,31 @@ impl Share {
             let allowed = (*self.slow_start.get_or_insert(1)).min(most);
             let counts = |(uid, entry): &(&ProxyUid, &UnderWay)| {
                 let is_stuck = || entry.may_go && self.is_stuck(uid, entry.since, caps, now);
-                **uid != ask.uid && entry.cause.rests_on_a_look() && !is_stuck()
+                **uid != ask.uid && entry.cause == Cause::Look && !is_stuck()
             };
             if self.under_way.iter().filter(counts).take(allowed).count() >= allowed {
-                let waited =
-                    |entry: &UnderWay| entry.target == target_of(ask) && entry.cause.rests_on_a_look();
+                let waited = |entry: &UnderWay| entry.target == target_of(ask) && entry.cause == Cause::Look;
                 if self.under_way.get(&ask.uid).is_some_and(waited) {
                     self.under_way.remove(&ask.uid);
                 }
                 return refused(Refusal::Suspect, caps.suspect_poll);
             }
         }
-        self.in_its_turn(ask, cause, now)
+        self.in_its_turn(ask, Cause::Look, now)
     }
 
     /// How many look broken now, or were taken for broken and are not back.
     fn looks_broken(&self) -> usize {
         let taken = |(uid, entry): &(&ProxyUid, &UnderWay)| {
-            entry.may_go && entry.cause.rests_on_a_look() && !self.broken.contains_key(*uid)
+            entry.may_go && entry.cause == Cause::Look && !self.broken.contains_key(*uid)
         };
         self.broken.len() + self.under_way.iter().filter(taken).count()
     }
 
     /// The machine goes when its place has come; until then it is under way, as long as it asks.
     fn in_its_turn(&mut self, ask: &Ask, cause: Cause, now: Moment) -> Admission {
-        let answer = self.replace(ask, cause, now);
         self.begin(ask, cause, now);
+        let answer = self.replace(ask, cause, now);
         if let Some(waits) = self.under_way.get_mut(&ask.uid).filter(|entry| !entry.may_go) {
             waits.since = now;
         }
@@ -263,7 +266,7 @@ impl Share {
         let tried = known.as_ref().and_then(|entry| entry.tried);
         match known {
             Some(entry) if entry.target == target => {
-                if cause.rests_on_a_look() {
+                if cause == Cause::Look {
                     entry.cause = cause;
                 }
             }

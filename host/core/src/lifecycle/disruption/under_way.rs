@@ -29,20 +29,8 @@ pub(super) struct UnderWay {
 pub(super) enum Cause {
     /// It served, and had room.
     Exchange,
-    /// Another one was wanted, and it looked of no use.
-    Useless,
-    /// It looked broken.
-    Repair,
-}
-
-impl Cause {
-    /// It rests on a look that may be wrong.
-    pub(super) fn rests_on_a_look(self) -> bool {
-        match self {
-            Self::Useless | Self::Repair => true,
-            Self::Exchange => false,
-        }
-    }
+    /// It looked broken, or of no use: a look may be wrong.
+    Look,
 }
 
 pub(super) fn target_of(ask: &Ask) -> Target {

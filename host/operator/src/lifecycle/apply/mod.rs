@@ -1,8 +1,8 @@
 //! Carries out what was decided: every effect on machines and objects goes through [`Effects`], one at a
 //! time, each followed by a new decision. Nothing is chosen here.
 //!
-//! Requests are boxed: a thousand passes may wait at the same time, most of them for a permit, and each would else
-//! have the room of the largest request.
+//! Requests are boxed, writes by [`while_allowed`]: many passes wait at the same time, most of them for a permit, and
+//! each would else have the room of the largest request.
 //!
 //! Invariant: a process that may no longer act sends nothing ([`Effects::carry_out`] asks before each
 //! effect, and a write that waits for its connection or its answer is broken off).
@@ -125,7 +125,7 @@ impl Effects {
             proxy = %object.key, uid = %object.uid, machine,
             "abandoned: the object goes, its machine was not deleted and may go on and cost money"
         );
-        let told = Box::pin(self.events.tell(object, abandoned(object, machine), self.clock.now().wall));
+        let told = self.events.tell(object, abandoned(object, machine), self.clock.now().wall);
         while_allowed(&*self.may_act, told).await;
     }
 
@@ -143,7 +143,7 @@ impl Effects {
 
     async fn patch(&self, object: &ObjectFacts, wanted: &MetadataPatch) -> Written {
         let api = self.api(&object.key);
-        let write = Box::pin(metadata::patch(&api, &object.key.name, &object.uid, wanted));
+        let write = metadata::patch(&api, &object.key.name, &object.uid, wanted);
         match while_allowed(&*self.may_act, write).await {
             Some(answer) => self.sorted(object, Write::Metadata, answer),
             None => broken_off(),
@@ -152,11 +152,11 @@ impl Effects {
 
     async fn write_status(&self, object: &ObjectFacts, asked: &ProxyStatus) -> Written {
         let api = self.api(&object.key);
-        let write = Box::pin(status::write(&api, object, asked));
+        let write = status::write(&api, object, asked);
         let Some(answer) = while_allowed(&*self.may_act, write).await else { return broken_off() };
         let result = self.sorted(object, Write::Status, answer);
         if let (Written::Done(_), Some(news)) = (&result, news_of(&object.status, asked)) {
-            let told = Box::pin(self.events.tell(object, news, self.clock.now().wall));
+            let told = self.events.tell(object, news, self.clock.now().wall);
             while_allowed(&*self.may_act, told).await;
         }
         result

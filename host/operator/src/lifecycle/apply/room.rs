@@ -33,8 +33,6 @@ struct State {
 struct Counted {
     fleet: Arc<BTreeMap<ProxyUid, Arc<ProxyFacts>>>,
     censuses: BTreeMap<ProviderName, Arc<Census>>,
-    /// Of a provider without Proxies.
-    nobody: Arc<Census>,
 }
 
 impl Room {
@@ -61,13 +59,13 @@ impl Room {
             Some(known) if Arc::ptr_eq(&known.fleet, &fleet.proxies) => known,
             Some(_) | None => {
                 let censuses = Census::of(&fleet);
-                counted.insert(Counted { fleet: fleet.proxies, censuses, nobody: Arc::default() })
+                counted.insert(Counted { fleet: fleet.proxies, censuses })
             }
         };
         let ledger = ledger.get_or_insert_with(|| Ledger::new(self.caps.clone(), now));
-        let census = counted.censuses.get(&ask.provider).unwrap_or(&counted.nobody);
+        let census = counted.censuses.get(&ask.provider).cloned().unwrap_or_default();
         let was_suspect = ledger.suspects(&ask.provider);
-        let answer = ledger.ask(ask, census, now);
+        let answer = ledger.ask(ask, &census, now);
         if ledger.suspects(&ask.provider) != was_suspect {
             if was_suspect {
                 tracing::info!(provider = %ask.provider, "machines look well again, or few enough do not");

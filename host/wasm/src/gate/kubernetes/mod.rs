@@ -26,7 +26,7 @@ use tokio::time::{Instant, timeout};
 use wasmtime_wasi_http::Error;
 
 use super::budget::Budget;
-use super::policy::Leave;
+use super::fence::Leave;
 use super::{Errand, GateError, MOST_RESPONSE_BYTES, headers};
 use crate::config::{KubernetesGrant, KubernetesResource};
 use request::Verb;

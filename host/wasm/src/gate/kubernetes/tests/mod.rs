@@ -8,7 +8,7 @@ use http::{Method, Request};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::gate::policy::Fence;
+use crate::gate::fence::Fence;
 
 /// Keeps what was sent and answers 200.
 #[derive(Default)]
