@@ -6,12 +6,19 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use wasmtime::{Config, Engine, OptLevel};
+use wasmtime::{Config, Engine, OptLevel, PoolingAllocationConfig};
 
+use crate::limits::{INSTANCES, MEMORIES, TABLE_ELEMENTS, TABLES};
 use crate::threads::GuestThreads;
 
 /// Time between two looks at the CPU budget of a running guest.
 const TICK: Duration = Duration::from_millis(10);
+
+/// Stacks of one call: the one that it runs on, and one to spare.
+const STACKS: u16 = 2;
+/// What wasmtime itself keeps of one instance, at most: a few words per function, global and import. Bounded by the
+/// size of the component anyway.
+const MOST_METADATA: usize = 16 << 20;
 
 /// Settings that decide both what is compiled and what may run. The compile child uses the same, so that
 /// its artefacts fit.
@@ -24,6 +31,49 @@ fn settings() -> Config {
         .wasm_relaxed_simd(false)
         .wasm_wide_arithmetic(false);
     config
+}
+
+/// The same with room for the memories, tables and stacks of so many calls, mapped once: each call takes its
+/// part, and the kernel discards at the end what it wrote there. Mapping room anew for each call takes longer than
+/// all else that a short call does, and interrupts the other processors.
+///
+/// Nothing stays resident: writing over a memory by ourselves would be faster still for some guests, but that
+/// nothing of one guest is left for the next should not rest on our finding each page that it touched.
+fn with_room(calls: u32) -> Config {
+    let of_all = |each: u16| calls.saturating_mul(each.into());
+    let mut room = PoolingAllocationConfig::new();
+    room.total_component_instances(calls)
+        .total_core_instances(of_all(INSTANCES))
+        .max_core_instances_per_component(INSTANCES.into())
+        .total_memories(of_all(MEMORIES))
+        .max_memories_per_component(MEMORIES.into())
+        .max_memories_per_module(MEMORIES.into())
+        .total_tables(of_all(TABLES))
+        .max_tables_per_component(TABLES.into())
+        .max_tables_per_module(TABLES.into())
+        .table_elements(TABLE_ELEMENTS)
+        .total_stacks(of_all(STACKS))
+        .max_core_instance_size(MOST_METADATA)
+        .max_component_instance_size(MOST_METADATA)
+        .linear_memory_keep_resident(0)
+        .table_keep_resident(0);
+    let mut config = settings();
+    config.allocation_strategy(room);
+    config
+}
+
+/// An engine for so many calls at once. Where the system refuses that much address space (a limit of the
+/// process, strict accounting of memory), each call maps its own: slower, otherwise the same.
+fn roomy_engine(calls: u32) -> wasmtime::Result<Engine> {
+    Engine::new(&with_room(calls)).or_else(|error| {
+        tracing::warn!(
+            calls,
+            error = %format!("{error:#}"),
+            "no address space to reserve for provider calls, each maps its own: calls cost more. Look at `ulimit -v` \
+             and vm.overcommit_memory, or lower --provider-memory-mib"
+        );
+        bare_engine()
+    })
 }
 
 /// The engine of this process, without a ticker: what the compile child needs.
@@ -46,9 +96,9 @@ pub(crate) struct GuestEngine {
 }
 
 impl GuestEngine {
-    /// Builds the engine and starts its threads.
-    pub(crate) fn start() -> Result<Self, EngineError> {
-        let engine = bare_engine().map_err(|error| EngineError::Engine(format!("{error:#}")))?;
+    /// Builds the engine, for at most so many calls at once, and starts its threads.
+    pub(crate) fn start(calls: u32) -> Result<Self, EngineError> {
+        let engine = roomy_engine(calls).map_err(|error| EngineError::Engine(format!("{error:#}")))?;
         let weak = engine.weak();
         std::thread::Builder::new()
             .name("guest-epoch".into())
@@ -85,4 +135,21 @@ pub enum EngineError {
     /// The system gave no thread.
     #[error("could not start the threads for provider calls; check the process and thread limits")]
     Thread(#[source] std::io::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_child_compiles_fits_an_engine_with_room() {
+        let roomy = Engine::new(&with_room(4)).unwrap();
+        assert_eq!(compatibility(&roomy), compatibility(&bare_engine().unwrap()));
+    }
+
+    #[test]
+    fn without_address_space_to_reserve_there_is_an_engine_all_the_same() {
+        assert!(Engine::new(&with_room(8_192)).is_err(), "more than a processor can address");
+        assert!(roomy_engine(8_192).is_ok());
+    }
 }

@@ -14,10 +14,12 @@ use wasmtime::ResourceLimiter;
 
 /// Table elements of one call, over all tables: a pointer each.
 pub(crate) const TABLE_ELEMENTS: usize = 200_000;
-/// Core instances, memories and tables: a Python component has about forty.
-const INSTANCES: usize = 256;
-const MEMORIES: usize = 64;
-const TABLES: usize = 256;
+/// Core instances of one call: a Python component has about seventy.
+pub(crate) const INSTANCES: u16 = 256;
+/// Memories of one call: a component that was not composed of others has one.
+pub(crate) const MEMORIES: u16 = 16;
+/// Tables of one call: a component that was not composed of others has two.
+pub(crate) const TABLES: u16 = 16;
 
 /// Sums what the memories and tables of one store use.
 #[derive(Debug)]
@@ -88,15 +90,15 @@ impl ResourceLimiter for MemoryLimiter {
     }
 
     fn instances(&self) -> usize {
-        INSTANCES
+        INSTANCES.into()
     }
 
     fn tables(&self) -> usize {
-        TABLES
+        TABLES.into()
     }
 
     fn memories(&self) -> usize {
-        MEMORIES
+        MEMORIES.into()
     }
 }
 

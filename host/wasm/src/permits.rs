@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::call::Op;
+use crate::config::LEAST_MEMORY_MIB;
 
 /// What the host itself may hold for one call besides the guest's memory: answers (16 MiB), bodies of
 /// requests (16 MiB), resources (1,024 of up to 24 KiB) and what is being copied (8 MiB).
@@ -24,6 +25,11 @@ pub(crate) const TURN: Duration = Duration::from_secs(5);
 pub(crate) struct MemoryPool {
     calls: Arc<Semaphore>,
     deletes: Arc<Semaphore>,
+}
+
+/// Calls that may be under way at once in so many mebibytes, whatever their providers are configured to.
+pub(crate) fn most_calls(mebibytes: u32) -> u32 {
+    mebibytes / (LEAST_MEMORY_MIB + HOST_MIB)
 }
 
 impl MemoryPool {

@@ -26,7 +26,7 @@ use crate::gate::kubernetes::{Access, KubernetesTransportFactory};
 use crate::gate::plain::PlainClient;
 use crate::gate::{Errand, Fence, Policy};
 use crate::load::{self, CheckError, CompileCommand, LoadFault, Loaded, Loader, Stage, hex};
-use crate::permits::{HOST_MIB, MemoryPool, Permits, TURN};
+use crate::permits::{HOST_MIB, MemoryPool, Permits, TURN, most_calls};
 use crate::provider::WasmProvider;
 use crate::report::{ProviderReport, ProviderState};
 use crate::threads::Seats;
@@ -128,7 +128,7 @@ impl ProviderHost {
     /// # Errors
     /// If the machine gives no threads, or this build is broken. Never because of a provider.
     pub fn start(host: HostConfig, providers: ProvidersConfig) -> Result<Arc<Self>, StartError> {
-        let engine = GuestEngine::start()?;
+        let engine = GuestEngine::start(most_calls(host.memory_mib))?;
         let memory = MemoryPool::new(host.memory_mib);
         let command = host.compile_command.clone();
         let loader = Loader::new(engine.engine(), &host.store_dir, command, memory.clone())

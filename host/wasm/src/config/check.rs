@@ -12,7 +12,8 @@ use super::file::{
     NumberOrText, RawEgress, RawKubernetes, RawLimits, RawProvider, RawReplacement, RawSource,
 };
 use super::{
-    EgressAuth, EgressRule, EntryFault, KubernetesGrant, KubernetesResource, Limits, ProviderConfig, Source,
+    EgressAuth, EgressRule, EntryFault, KubernetesGrant, KubernetesResource, LEAST_MEMORY_MIB, Limits,
+    ProviderConfig, Source,
 };
 use crate::gate::{METHODS, address, target};
 
@@ -233,7 +234,7 @@ fn cidrs(field: &str, texts: &[String]) -> Result<Vec<IpNet>, EntryFault> {
 fn limits(raw: &RawLimits) -> Result<Limits, EntryFault> {
     let default = Limits::default();
     Ok(Limits {
-        memory_mib: number("limits.memoryMiB", raw.memory_mib, 16, 512, default.memory_mib)?,
+        memory_mib: number("limits.memoryMiB", raw.memory_mib, LEAST_MEMORY_MIB, 512, default.memory_mib)?,
         cpu_ms: number("limits.cpuMs", raw.cpu_ms, 100, 60_000, default.cpu_ms)?,
         concurrency: number("limits.concurrency", raw.concurrency, 1, 64, default.concurrency)?,
     })

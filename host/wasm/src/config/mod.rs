@@ -201,6 +201,9 @@ pub enum EgressAuth {
     None,
 }
 
+/// Least `limits.memoryMiB`.
+pub(crate) const LEAST_MEMORY_MIB: u32 = 16;
+
 /// Bounds of one provider's calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -9,6 +9,7 @@
     reason = "what is not expected fails the test"
 )]
 
+mod fresh;
 mod guests;
 mod hostile;
 mod limits;
