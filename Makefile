@@ -11,6 +11,7 @@ PROVIDERS_CONFIG ?= providers.yaml
 
 help: ## list the commands
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "Settings, in front of make: YES=1 asks nothing; of the demo, KEEP=1 leaves it running, CLUSTER=current takes the current context."
 
 demo: ## the main job on a real Kubernetes: apply, Ready, list, lease, fetch a page, delete
 	@dev/demo/run
@@ -64,5 +65,6 @@ local-smoke: ## tries the local cluster: a pod, a Service, logs, exec
 	@deploy/local/smoke
 
 bench: ## benchmarks, printed as ratios: provider calls, and a fleet on a real API server (FLEET, STEADY)
-	@cargo bench --locked -p egress-proxies-wasm
+	@providers/build kubernetes
+	@EPO_GUESTS_DIR=$(EPO_CACHE)/providers cargo bench --locked -p egress-proxies-wasm
 	@bench/run

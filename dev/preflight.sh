@@ -38,6 +38,17 @@ check_rust() {
     fi
 }
 
+# Room for what is not built yet. Go's and Cargo's own caches are counted in: mostly they are on the same disk.
+check_disk() { # check_disk [--no-node]
+    local wanted=1 free folder="$EPO_CACHE"
+    if [[ "${1:-}" != --no-node && ! -x "$NODE_DIR/bin/kubernetes" ]]; then wanted=$((wanted + 7)); fi
+    [[ -d "$CARGO_TARGET_DIR/debug/deps" ]] || wanted=$((wanted + 7))
+    until [[ -d "$folder" ]]; do folder="$(dirname "$folder")"; done
+    free="$(df --output=avail -BM "$folder" | tail -n 1 | tr -dc 0-9)"
+    ((free >= wanted * 1024)) ||
+        missing+=("disk: $wanted GiB for what has to be built, and $folder has $((free / 1024)) GiB free; make room, or set EPO_CACHE to a folder on another disk")
+}
+
 check_tools() { # check_tools [--no-node] : to build with
     missing=()
     need cc "apt-get install gcc libc6-dev"
@@ -48,6 +59,7 @@ check_tools() { # check_tools [--no-node] : to build with
         need dpkg "Debian 12 is needed here: its packages are unpacked for the node"
         if ! command -v go >/dev/null; then need go "install Go from https://go.dev/dl"; else check_go; fi
     fi
+    check_disk "$@"
     ((${#missing[@]} == 0)) && return
     printf 'error: missing on this machine:\n' >&2
     printf '  %s\n' "${missing[@]}" >&2
@@ -59,7 +71,7 @@ build_plan() {
     local kubernetes="built already" rust="what changed, about 30 s"
     [[ -x "$NODE_DIR/bin/kubernetes" ]] || kubernetes="about 12 min on 2 cores, once"
     [[ -d "$CARGO_TARGET_DIR/debug/deps" ]] || rust="about 10 min on 2 cores, once"
-    say "Builds (everything is kept in $EPO_CACHE):"
+    say "Builds (kept in $EPO_CACHE, and what they are made from in Go's and Cargo's own caches):"
     if [[ "${1:-}" == --no-node ]]; then
         say "  Rust: the operator and its provider component: $rust"
     else

@@ -61,6 +61,7 @@ start_operator() {
     providers_config >"$run_dir/providers.yaml"
     cp "$EPO_CACHE/providers/kubernetes.wasm" "$run_dir/kubernetes.wasm"
     : >"$run_dir/log/operator.log"
+    has_log=yes
     KUBECONFIG="$run_dir/kubeconfig" DISCOVERY_TOKEN="$(cat "$run_dir/token")" start "$run_dir" operator \
         "$CARGO_TARGET_DIR/debug/egress-proxies-operator" run --providers-config "$run_dir/providers.yaml" \
         --discovery-address 127.0.0.1:8090 --metrics-address 127.0.0.1:8080 --probe-address 127.0.0.1:8081
@@ -91,7 +92,7 @@ list_proxies() {
 
 lease_proxy() {
     local body='{"selector":{"geo":"local"},"ttlSeconds":300,"target":"example.com"}'
-    say "    \$ curl -XPOST $api/v1/leases -d '$body'"
+    say "    \$ curl -XPOST $api/v1/leases -H \"Authorization: Bearer \$(cat $run_dir/token)\" -d '$body'"
     (umask 077 && call POST /v1/leases "$body" >"$lease_file")
     say "      $(cat "$lease_file")"
     lease="$(json "$lease_file" leaseID)"
