@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod support;
 
+use std::path::Path;
+
 use egress_proxies_core::crd::{GROUP, rules};
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
@@ -147,6 +149,33 @@ async fn what_the_descriptions_promise_is_accepted() {
         let outcome = proxies.create(&PostParams::default(), &proxy(&format!("p-{index}"), spec)).await;
         assert!(outcome.is_ok(), "{spec}: {outcome:?}");
     }
+}
+
+#[tokio::test]
+async fn the_samples_are_accepted_as_they_are() {
+    let Some(server) = ApiServer::shared().await else { return };
+    let client = server.client();
+    let namespace = server.namespace(&client, "samples").await;
+    // Strictly, as kubectl asks for it: an unknown field is refused too.
+    let uri =
+        format!("/apis/{GROUP}/v1alpha1/namespaces/{namespace}/proxies?fieldValidation=Strict&dryRun=All");
+    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/samples");
+    let mut accepted = 0;
+    for file in std::fs::read_dir(samples).unwrap() {
+        let file = file.unwrap().path();
+        for document in std::fs::read_to_string(&file).unwrap().split("\n---\n") {
+            let mut document = yaml(document);
+            if document["kind"] != "Proxy" {
+                continue;
+            }
+            document["metadata"]["namespace"] = namespace.clone().into();
+            let request = http::Request::post(&uri).body(document.to_string().into_bytes()).unwrap();
+            let outcome = client.request_text(request).await;
+            assert!(outcome.is_ok(), "{}: {outcome:?}", file.display());
+            accepted += 1;
+        }
+    }
+    assert!(accepted >= 3, "only {accepted} samples were found");
 }
 
 #[tokio::test]

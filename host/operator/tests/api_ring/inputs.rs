@@ -28,9 +28,11 @@ async fn a_missing_secret_is_named_with_its_label_and_the_machine_is_made_once_i
     }
     assert_eq!(bench.cloud.born(), 0);
 
-    // There, but without the label: it is as if it were not there.
+    // There, but without the label: it is as if it were not there, and what is said stays as it is.
     bench.secret("boot", json!({}), json!({"text": "acl all"})).await;
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    let unlabelled = provisioned(&bench.get("a").await.unwrap()).unwrap();
+    assert_eq!(unlabelled, ("CloudInitError".to_owned(), message));
     assert_eq!(bench.cloud.born(), 0);
 
     bench
@@ -38,6 +40,43 @@ async fn a_missing_secret_is_named_with_its_label_and_the_machine_is_made_once_i
         .await;
     bench.until_ready("a").await;
     assert_eq!(bench.cloud.bootstraps(), [Some("acl all".to_owned())]);
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn credentials_that_cannot_be_read_are_named_with_label_or_key_until_they_can() {
+    let Some(bench) = Bench::open("auth-secret").await else { return };
+    let operator = bench.operator();
+    let label = "crawl.example.com/proxy-auth";
+    bench
+        .create("a", json!({"mode": "Managed", "provider": "fake", "auth": {"secretRef": {"name": "user"}}}))
+        .await;
+    let failed = bench
+        .until("a", "AuthError", |proxy| provisioned(proxy).is_some_and(|(reason, _)| reason == "AuthError"));
+    let (_, message) = provisioned(&failed.await).unwrap();
+    for part in ["Secret user", label, "\"true\"", &bench.namespace, "kubectl"] {
+        assert!(message.contains(part), "{message}");
+    }
+
+    // There, but without the label: it is as if it were not there.
+    bench.secret("user", json!({}), json!({"username": "ann"})).await;
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    let unlabelled = provisioned(&bench.get("a").await.unwrap()).unwrap();
+    assert_eq!(unlabelled, ("AuthError".to_owned(), message));
+
+    // With the label it is seen, and what it lacks is the key of the password.
+    bench.patch_secret("user", json!({"metadata": {"labels": {label: "true"}}})).await;
+    let lacking = bench.until("a", "AuthError about the key", |proxy| {
+        provisioned(proxy)
+            .is_some_and(|(reason, said)| reason == "AuthError" && said.contains("has no key password"))
+    });
+    let (_, message) = provisioned(&lacking.await).unwrap();
+    assert!(message.contains("/user ") && !message.contains("ann"), "{message}");
+    assert_eq!(bench.cloud.born(), 0, "no machine without the credentials that it has to ask for");
+
+    bench.patch_secret("user", json!({"stringData": {"password": "secret"}})).await;
+    bench.until_ready("a").await;
+    assert_eq!(bench.cloud.born(), 1);
     operator.stop().await;
 }
 

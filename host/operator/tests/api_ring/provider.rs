@@ -73,7 +73,7 @@ impl Shelf {
             scope: "fake".to_owned(),
             bootstrap_max_bytes: 1000,
             list_lag: Duration::ZERO,
-            takes_access: false,
+            takes_access: true,
             longest_call: Duration::from_millis(300),
             settings: self.settings.clone(),
         }

@@ -19,15 +19,17 @@ pub(crate) struct Settings {
 }
 
 /// The settings that `make test` gives, or a line that says what is left out.
-#[expect(clippy::print_stderr, reason = "a skipped test has to say so")]
 #[expect(clippy::disallowed_methods, reason = "a test binary has no Config; these three name its ring")]
 pub(crate) fn settings() -> Option<Settings> {
     let path = |name: &str| std::env::var_os(name).filter(|text| !text.is_empty()).map(PathBuf::from);
     let found = path("EPO_KUBECONFIG").zip(path("EPO_NODE_BIN")).zip(path("EPO_GUESTS_DIR"));
     let Some(((kubeconfig, bin), guests)) = found else {
-        eprintln!(
-            "SKIPPED: no real node. Run `make test`, or set EPO_KUBECONFIG, EPO_NODE_BIN and EPO_GUESTS_DIR."
-        );
+        // Not with `eprintln!`: what that says is shown only of tests that fail.
+        writeln!(
+            std::io::stderr(),
+            "SKIPPED: no real node, so that the tests of this ring pass without having run. Run `make test`, or set EPO_KUBECONFIG, EPO_NODE_BIN and EPO_GUESTS_DIR."
+        )
+        .expect("standard error takes a line");
         return None;
     };
     Some(Settings { kubeconfig, bin, guests })
@@ -72,7 +74,13 @@ impl Settings {
         (!text.trim().is_empty()).then(|| serde_json::from_str(&text).expect("kubectl prints JSON"))
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    /// Where the API server is: `https://HOST:PORT`.
+    pub(crate) fn api_server(&self) -> String {
+        self.kubectl(&["config", "view", "--minify", "-o", "jsonpath={.clusters[0].cluster.server}"])
+    }
+
+    /// kubectl, not started yet.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.bin.join("kubectl"));
         command.arg("--kubeconfig").arg(&self.kubeconfig).args(arguments).stdin(Stdio::null());
         command

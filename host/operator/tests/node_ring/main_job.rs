@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::cluster::{condition, curl, wait_for};
-use super::operator::ring;
+use super::operator::{TOKEN, ring};
 
 #[test]
 fn a_proxy_becomes_a_healthy_squid_and_is_leased() {
@@ -46,6 +46,9 @@ fn a_proxy_becomes_a_healthy_squid_and_is_leased() {
     assert_eq!(again.status, 409, "{}", again.body);
     let refused: Value = serde_json::from_str(&again.body).expect("JSON");
     assert_eq!((&refused["reason"], &refused["inCooldown"]), (&json!("busy"), &json!(1)));
+
+    let log = ring.log_text();
+    assert!(!log.contains(id) && !log.contains(TOKEN), "the operator logged a lease's id or a token");
 
     ring.cluster.kubectl(&["-n", &space.name, "delete", "px", "one", "--timeout=100s"]);
     assert!(ring.pod(&proxy).is_none(), "the pod is gone with the Proxy");

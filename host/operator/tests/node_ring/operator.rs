@@ -15,7 +15,8 @@ use super::cluster::{Answer, Settings, condition, curl, settings, wait_for};
 const SYSTEM: &str = "egress-proxies-operator-system";
 /// Where the provider makes its pods.
 pub(crate) const PODS: &str = "egress-proxies";
-const TOKEN: &str = "node-ring-token";
+/// Of the discovery API.
+pub(crate) const TOKEN: &str = "node-ring-token";
 static SHARED: OnceLock<Option<Ring>> = OnceLock::new();
 static NAMESPACES: AtomicU32 = AtomicU32::new(0);
 
@@ -163,18 +164,38 @@ impl Namespace {
             if condition(&proxy, kind).0 == status { Ok(proxy) } else { Err(proxy["status"].to_string()) }
         })
     }
+
+    /// Waits until another machine than `before` is Ready; gives the Proxy then.
+    pub(crate) fn wait_for_another(&self, name: &str, before: &Value) -> Value {
+        wait_for("another machine is Ready", || {
+            let proxy = self.get(name);
+            let other = proxy["status"]["incarnation"] != before["status"]["incarnation"];
+            if other && condition(&proxy, "Ready").0 == "True" {
+                Ok(proxy)
+            } else {
+                Err(proxy["status"].to_string())
+            }
+        })
+    }
 }
 
 fn write_config(cluster: &Settings, dir: &Path, page: &str) {
     let pods =
         cluster.kubectl(&["-n", SYSTEM, "get", "pod", "probe-target", "-o", "jsonpath={.status.podIP}"]);
     let range = pods.rsplitn(3, '.').last().expect("an IPv4 address").to_owned();
+    let provider = |name: &str, config: &str| {
+        format!(
+            "  {name}:\n    source: {{ file: kubernetes.wasm }}\n    config: {{ {config} }}\n    \
+             kubernetes: {{ namespace: {PODS}, serviceAccount: egress-proxies-provider, resources: [pods, secrets] }}\n    \
+             healthCheck: {{ url: \"{page}\" }}\n    attributes: {{ geo: local }}\n    addressCidrs: [\"{range}.0.0/16\"]\n    \
+             replacement: {{ maxUnavailable: 100% }}\n" // tests run side by side, on machines of one provider
+        )
+    };
     let config = format!(
-        "apiVersion: crawl.example.com/v1alpha1\nkind: ProvidersConfig\nproviders:\n  kubernetes:\n    \
-         source: {{ file: kubernetes.wasm }}\n    config: {{ imagePullPolicy: IfNotPresent }}\n    \
-         kubernetes: {{ namespace: {PODS}, serviceAccount: egress-proxies-provider, resources: [pods, secrets] }}\n    \
-         healthCheck: {{ url: \"{page}\" }}\n    attributes: {{ geo: local }}\n    addressCidrs: [\"{range}.0.0/16\"]\n    \
-         replacement: {{ maxUnavailable: 100% }}\n" // tests run side by side, on machines of one provider
+        "apiVersion: crawl.example.com/v1alpha1\nkind: ProvidersConfig\nproviders:\n{}{}",
+        provider("kubernetes", "imagePullPolicy: IfNotPresent"),
+        // As on a platform that chooses users at random, OpenShift for one.
+        provider("any-user", "imagePullPolicy: IfNotPresent, runAsUser: 1000650000"),
     );
     fs::write(dir.join("providers.yaml"), config).expect("it can be written");
     fs::copy(cluster.guests.join("kubernetes.wasm"), dir.join("kubernetes.wasm"))

@@ -5,11 +5,12 @@
 //! fresh clone. Both processes hang on a shell that waits for the end of its standard input: however the
 //! test binary ends, the pipe closes, the shell kills them and removes the folder.
 
+use std::io::Write;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, Once};
 use std::time::Duration;
 
 use base64::Engine;
@@ -28,6 +29,7 @@ const TOKEN: &str = "test-admin-token";
 /// It starts in 1.5 s on an idle machine; one that compiles beside it takes its time.
 const PATIENCE: Duration = Duration::from_mins(3);
 static SHARED: OnceCell<Option<ApiServer>> = OnceCell::const_new();
+static SKIPPED: Once = Once::new();
 static NAMESPACES: AtomicU32 = AtomicU32::new(0);
 
 /// Starts both, takes orders line by line, then kills both and cleans up. Keyboard interrupts reach the whole
@@ -85,12 +87,9 @@ impl ApiServer {
         SHARED.get_or_init(Self::start).await.as_ref()
     }
 
-    #[expect(clippy::print_stderr, reason = "a skipped test has to say so")]
     pub(crate) async fn start() -> Option<Self> {
         let Some(bin) = node_binaries() else {
-            eprintln!(
-                "SKIPPED: no real API server. Set EPO_NODE_BIN to a folder with etcd and kube-apiserver, or run `make test`."
-            );
+            SKIPPED.call_once(say_skipped);
             return None;
         };
         for name in ["etcd", "kube-apiserver"] {
@@ -212,6 +211,15 @@ impl ApiServer {
 #[expect(clippy::disallowed_methods, reason = "tests are told by the environment where the binaries are")]
 fn node_binaries() -> Option<PathBuf> {
     std::env::var_os("EPO_NODE_BIN").map(|folder| Path::new(&folder).to_owned())
+}
+
+/// Not with `eprintln!`: what that says is shown only of tests that fail.
+fn say_skipped() {
+    writeln!(
+        std::io::stderr(),
+        "SKIPPED: no real API server, so that tests which need one pass without having run. Set EPO_NODE_BIN to a folder with etcd and kube-apiserver, or run `make test`."
+    )
+    .expect("standard error takes a line");
 }
 
 fn free_ports() -> [u16; 3] {

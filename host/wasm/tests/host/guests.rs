@@ -2,6 +2,7 @@
 //! tests say that they are skipped, since a plain `cargo test` has no wasm toolchain. `EPO_GUESTS` names
 //! those that must be there, so that a run that is meant to load them cannot pass without.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,21 +16,26 @@ use egress_proxies_core::provider::{
 use egress_proxies_wasm::config::ProvidersConfig;
 use egress_proxies_wasm::{HostConfig, ProviderHost};
 
-#[expect(clippy::print_stderr, reason = "a skipped test has to say so")]
 #[expect(clippy::disallowed_methods, reason = "the folder with built guests is a setting of this test alone")]
 fn guests(name: &str) -> Option<PathBuf> {
     let Ok(folder) = std::env::var("EPO_GUESTS_DIR") else {
-        eprintln!("skipped: EPO_GUESTS_DIR is not set; `make guests` builds them");
+        say_skipped(name, "EPO_GUESTS_DIR is not set; `make guests` builds it and sets that");
         return None;
     };
     let path = PathBuf::from(folder).join(format!("{name}.wasm"));
     if !path.exists() {
         let wanted = std::env::var("EPO_GUESTS").unwrap_or_default();
         assert!(!wanted.split(',').any(|guest| guest == name), "{} is not built", path.display());
-        eprintln!("skipped: {} is not built", path.display());
+        say_skipped(name, &format!("{} is not built", path.display()));
         return None;
     }
     Some(path)
+}
+
+/// Not with `eprintln!`: what that says is shown only of tests that fail.
+fn say_skipped(guest: &str, why: &str) {
+    writeln!(std::io::stderr(), "SKIPPED: the guest {guest} is not loaded: {why}")
+        .expect("standard error takes a line");
 }
 
 /// Starts a host with one real guest. A large one compiles for half a minute and more.

@@ -5,9 +5,12 @@ use std::sync::{Arc, Mutex};
 use egress_proxies_core::ids::ProviderName;
 use egress_proxies_wasm::registry::{CallRecord, CallRecorder};
 
-/// Operation and outcome of each call; clones share them.
+/// Operation and outcome.
+type Seen = (&'static str, &'static str);
+
+/// What was seen of each call; clones share it.
 #[derive(Clone, Default)]
-pub(crate) struct Recorder(Arc<Mutex<Vec<(&'static str, &'static str)>>>);
+pub(crate) struct Recorder(Arc<Mutex<Vec<Seen>>>);
 
 impl Recorder {
     pub(crate) fn shared(&self) -> Arc<dyn CallRecorder> {
