@@ -84,6 +84,9 @@ pub enum HostFault {
     BadAnswer,
     /// No permit was free; asked again soon, not a fault of the guest.
     NoPermit,
+    /// A request of the call did not leave, or its answer was not waited for, since this process may not act: it says
+    /// nothing about the machine or its spec.
+    HeldBack,
 }
 
 /// What the host does about a failure: one class, one behaviour, one row in `docs/lifecycle.md`.
@@ -130,6 +133,7 @@ impl Reason {
             Self::Host(HostFault::Memory) => "memory",
             Self::Host(HostFault::BadAnswer) => "bad_answer",
             Self::Host(HostFault::NoPermit) => "no_permit",
+            Self::Host(HostFault::HeldBack) => "held_back",
         }
     }
 
@@ -143,7 +147,8 @@ impl Reason {
                 | HostFault::Deadline
                 | HostFault::Cpu
                 | HostFault::Memory
-                | HostFault::BadAnswer,
+                | HostFault::BadAnswer
+                | HostFault::HeldBack,
             ) => FailureClass::Retry,
             Self::Throttled => FailureClass::Throttle,
             Self::Quota | Self::Capacity => FailureClass::Quota,

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use egress_proxies_core::provider::{Failure, Reason};
+use egress_proxies_core::provider::{Failure, HostFault, Reason};
 use tokio::time::Instant;
 
 use super::mask::Mask;
@@ -79,7 +79,7 @@ impl<T> Ended<T> {
         let result = self.answer.and_then(judge).map_err(|mut failure| {
             // Whatever the guest makes of it: it says nothing about the machine or its spec.
             if held_back && !matches!(failure.reason, Reason::Host(_)) {
-                return Failure::new(Reason::Transient, HELD_BACK.to_owned());
+                return Failure::new(Reason::Host(HostFault::HeldBack), HELD_BACK.to_owned());
             }
             failure.message = self.watch.mask.line(&failure.message, MOST_MESSAGE);
             failure
@@ -96,7 +96,6 @@ mod tests {
 
     use bytes::Bytes;
     use egress_proxies_core::ids::ProviderName;
-    use egress_proxies_core::provider::HostFault;
     use http_body_util::{BodyExt, Full};
 
     use super::super::log::GuestLog;
@@ -153,7 +152,7 @@ mod tests {
         let said = || Err::<(), _>(Failure::new(Reason::Permanent, "the zone does not exist"));
         for acts in [true, false] {
             let judged = ended(acts, Ok(())).await.judged(|()| said()).unwrap_err();
-            let expected = if acts { Reason::Permanent } else { Reason::Transient };
+            let expected = if acts { Reason::Permanent } else { Reason::Host(HostFault::HeldBack) };
             assert_eq!(judged.reason, expected);
             assert_eq!(judged.message.contains("held back"), !acts, "{judged:?}");
         }

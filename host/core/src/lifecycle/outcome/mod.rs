@@ -80,6 +80,9 @@ pub enum Written {
     Gone,
     /// No answer, or another one: the effect is unknown. For the log.
     Failed(String),
+    /// It was not sent, or its answer was not waited for, since this process may not act: the effect is unknown, and
+    /// nothing is learned.
+    HeldBack,
 }
 
 /// Call it, and keep the memory, before an effect is carried out: if its outcome never comes back, not even
@@ -162,6 +165,10 @@ fn absorb_object(observed: &mut Observed, answer: Written, now: Now) -> bool {
             false
         }
         Written::Failed(_) => trouble(observed),
+        Written::HeldBack => {
+            observed.pass.api = ApiState::Trouble;
+            false
+        }
     }
 }
 

@@ -146,14 +146,14 @@ impl Effects {
         let write = metadata::patch(&api, &object.key.name, &object.uid, wanted);
         match while_allowed(&*self.may_act, write).await {
             Some(answer) => self.sorted(object, Write::Metadata, answer),
-            None => broken_off(),
+            None => Written::HeldBack,
         }
     }
 
     async fn write_status(&self, object: &ObjectFacts, asked: &ProxyStatus) -> Written {
         let api = self.api(&object.key);
         let write = status::write(&api, object, asked);
-        let Some(answer) = while_allowed(&*self.may_act, write).await else { return broken_off() };
+        let Some(answer) = while_allowed(&*self.may_act, write).await else { return Written::HeldBack };
         let result = self.sorted(object, Write::Status, answer);
         if let (Written::Done(_), Some(news)) = (&result, news_of(&object.status, asked)) {
             let told = self.events.tell(object, news, self.clock.now().wall);
@@ -166,7 +166,7 @@ impl Effects {
         let result = written::sort(answer, |object| self.own_writes.keep(object));
         let outcome = match &result {
             Written::Done(_) => recorder::Outcome::Done,
-            Written::Conflict | Written::Gone => recorder::Outcome::Stale,
+            Written::Conflict | Written::Gone | Written::HeldBack => recorder::Outcome::Stale,
             Written::Failed(error) => {
                 tracing::warn!(proxy = %object.key, what = what.as_str(), %error, "write refused or unanswered");
                 recorder::Outcome::Failed
@@ -194,11 +194,6 @@ impl Effects {
     fn api(&self, key: &ProxyKey) -> Api<Proxy> {
         Api::namespaced(self.client.clone(), &key.namespace)
     }
-}
-
-/// It may have happened all the same; whoever comes back to the object sees.
-fn broken_off() -> Written {
-    Written::Failed("broken off, since this process may not act at the moment".to_owned())
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use egress_proxies_core::ids::{ProxyKey, ProxyUid};
 use egress_proxies_core::lifecycle::{
     Action, ObjectFacts, Observed, Outcome, Policy, Requeue, Written, absorb, decide, sending,
 };
+use egress_proxies_core::provider::{Failure, HostFault, Reason};
 use tracing::Instrument;
 
 use crate::clock::SharedClock;
@@ -82,6 +83,16 @@ impl Reconciler {
         }
     }
 
+    /// Nothing is learned from what was held back, even if the pause is over by now, nor from what failed in one,
+    /// since the API server is away.
+    fn says_nothing(&self, went: Went) -> bool {
+        match went {
+            Went::Well => false,
+            Went::HeldBack => true,
+            Went::Failed => !self.effects.allowed(),
+        }
+    }
+
     async fn pass(&self, object: ObjectFacts, missing: bool) -> (Requeue, recorder::Outcome) {
         let surroundings = self.sources.surroundings(&object);
         let memory = self.memories.of(&object);
@@ -91,7 +102,7 @@ impl Reconciler {
         }
         if missing {
             let looked = Outcome::Looked(self.effects.look(&observed.object).await);
-            if failed(&looked) && !self.effects.allowed() {
+            if self.says_nothing(went(&looked)) {
                 return not_allowed(&observed);
             }
             absorb(&mut observed, looked, &self.policy, self.clock.now());
@@ -110,12 +121,12 @@ impl Reconciler {
             match self.effects.carry_out(decision.action, &observed).await {
                 Acted::Waits => return (decision.requeue, ended),
                 Acted::Forbidden => return not_allowed(&observed),
-                // It was held back or broken off, or the API server is away: nothing is learned from that.
-                Acted::Outcome(outcome) if failed(&outcome) && !self.effects.allowed() => {
-                    return not_allowed(&observed);
-                }
                 Acted::Outcome(outcome) => {
-                    if failed(&outcome) {
+                    let went = went(&outcome);
+                    if self.says_nothing(went) {
+                        return not_allowed(&observed);
+                    }
+                    if went != Went::Well {
                         ended = recorder::Outcome::Failed;
                     }
                     absorb(&mut observed, *outcome, &self.policy, self.clock.now());
@@ -133,17 +144,42 @@ fn not_allowed(observed: &Observed) -> (Requeue, recorder::Outcome) {
     (Requeue::After(wait), recorder::Outcome::Stale)
 }
 
-fn failed(outcome: &Outcome) -> bool {
+/// How an effect went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Went {
+    Well,
+    /// It may have happened all the same; whoever comes back to the object sees.
+    HeldBack,
+    Failed,
+}
+
+fn went(outcome: &Outcome) -> Went {
     match outcome {
         Outcome::Looked(answer) | Outcome::MetadataPatched(answer) | Outcome::FinalizerRemoved(answer) => {
-            matches!(answer, Written::Failed(_))
+            write_went(answer)
         }
-        Outcome::StatusWritten { result, .. } => matches!(result, Written::Failed(_)),
-        Outcome::Asked { .. } => false,
-        Outcome::Validated { result, .. } => result.is_err(),
-        Outcome::Got { result, .. } => result.is_err(),
-        Outcome::Listed(result) => result.is_err(),
-        Outcome::Created { result, .. } => result.is_err(),
-        Outcome::Deleted { result, .. } => result.is_err(),
+        Outcome::StatusWritten { result, .. } => write_went(result),
+        Outcome::Asked { .. } => Went::Well,
+        Outcome::Validated { result, .. } => call_went(result),
+        Outcome::Got { result, .. } => call_went(result),
+        Outcome::Listed(result) => call_went(result),
+        Outcome::Created { result, .. } => call_went(result),
+        Outcome::Deleted { result, .. } => call_went(result),
+    }
+}
+
+fn write_went(answer: &Written) -> Went {
+    match answer {
+        Written::Done(_) | Written::Conflict | Written::Gone => Went::Well,
+        Written::HeldBack => Went::HeldBack,
+        Written::Failed(_) => Went::Failed,
+    }
+}
+
+fn call_went<T>(result: &Result<T, Failure>) -> Went {
+    match result {
+        Ok(_) => Went::Well,
+        Err(failure) if failure.reason == Reason::Host(HostFault::HeldBack) => Went::HeldBack,
+        Err(_) => Went::Failed,
     }
 }
