@@ -16,6 +16,7 @@ use http::{Request, Response};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::client::{Body, ClientBuilder, DynBody};
+use kube::core::Status;
 use kube::{Api, Client, Config};
 use tokio::time::Sleep;
 use tower::util::BoxService;
@@ -25,6 +26,10 @@ use tower::{BoxError, Layer, Service};
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest silence on a connection: a little more than a watch of 60 s lasts.
 const SILENCE: Duration = Duration::from_secs(75);
+
+/// So long a process that begins bears that the API server refuses it: rights just granted take a moment, a server
+/// that starts says so before it has read them, and what does not come then has to be applied by somebody.
+pub const REFUSED: Duration = Duration::from_secs(30);
 
 /// Why no client could be built.
 #[derive(Debug, thiserror::Error)]
@@ -179,7 +184,18 @@ fn too_slow() -> BoxError {
     format!("the Kubernetes API did not answer completely within {seconds} s").into()
 }
 
-fn is_watch(uri: &http::Uri) -> bool {
+/// True if the API server itself refuses: no rights, or there is nothing of the kind. A load balancer whose backends
+/// are away may answer 404 as well, and what is no Status has no code.
+pub fn refuses(status: &Status) -> bool {
+    match status.code {
+        401 | 403 => true,
+        404 => status.reason == "NotFound",
+        _ => false,
+    }
+}
+
+/// True for a request whose answer goes on for as long as there is news.
+pub fn is_watch(uri: &http::Uri) -> bool {
     uri.query().is_some_and(|query| query.split('&').any(|pair| pair == "watch=true" || pair == "watch=1"))
 }
 

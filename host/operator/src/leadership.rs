@@ -16,6 +16,9 @@ pub struct Leadership {
     /// Asked before each effect. False before the election, and in between while the API server is away: then
     /// what is due has to be tried again later.
     pub may_act: Arc<dyn Fn() -> bool + Send + Sync>,
+    /// How many pauses are over, told before this process may act again. At that moment the API server has answered,
+    /// and what was read of it before may be as old as the pause.
+    pub resumed: watch::Receiver<u64>,
     /// Others may lead instead of this process.
     pub shared: bool,
 }
@@ -23,7 +26,8 @@ pub struct Leadership {
 impl Leadership {
     /// There is no other process.
     pub fn alone() -> Self {
-        Self { elected: watch::channel(true).1, may_act: Arc::new(|| true), shared: false }
+        let (elected, resumed) = (watch::channel(true).1, watch::channel(0).1);
+        Self { elected, may_act: Arc::new(|| true), resumed, shared: false }
     }
 }
 

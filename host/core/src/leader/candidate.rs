@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Decision, GIVEN_UP, Loss, MOST_DURATION, Record, Step, Timing};
+use super::{Decision, GIVEN_UP, Loss, MOST_DURATION, REQUEST, Record, Step, Timing};
 use crate::time::Moment;
 
 /// What is known of the Lease.
@@ -69,6 +69,8 @@ pub struct Candidate {
     lead: Lead,
     /// Of the time since it began to lead.
     term: Option<Term>,
+    /// When the lead was last found to be over, whether or not it goes on since: what was under way was broken off.
+    interrupted: Option<Moment>,
 }
 
 impl Candidate {
@@ -77,7 +79,18 @@ impl Candidate {
         let never = Moment::default();
         let view = View::Unknown;
         let lead = Lead::None;
-        Self { identity, timing, view, seen: false, looked: never, not_before: never, lead, term: None }
+        let (term, interrupted) = (None, None);
+        Self {
+            identity,
+            timing,
+            view,
+            seen: false,
+            looked: never,
+            not_before: never,
+            lead,
+            term,
+            interrupted,
+        }
     }
 
     /// Until when this process leads; none if it does not.
@@ -91,6 +104,22 @@ impl Candidate {
     /// It led, and will go on as soon as a renewal succeeds, unless somebody else led meanwhile.
     pub fn is_paused(&self) -> bool {
         self.lead == Lead::Paused
+    }
+
+    /// It led, its time is over, and it does not lead again yet.
+    pub fn is_interrupted(&self, now: Moment) -> bool {
+        match self.lead {
+            Lead::None => false,
+            Lead::Held { until, .. } => now >= until,
+            Lead::Paused => true,
+        }
+    }
+
+    /// True if this process leads, and nothing of it may still be at work upstream: for as long after an
+    /// interruption as a Lease lasts, what was broken off then may.
+    pub fn may_give_up(&self, now: Moment) -> bool {
+        let is_over = |at: Moment| now >= at + self.timing.lease;
+        self.leads_until().is_some_and(|until| now < until) && self.interrupted.is_none_or(is_over)
     }
 
     /// Who holds the Lease, as far as is known.
@@ -182,7 +211,7 @@ impl Candidate {
             }
             Some(_) | None => {}
         }
-        let expires = since + record.duration.min(MOST_DURATION).max(self.timing.lease);
+        let expires = since + self.lasts(record);
         if now >= expires && self.is_blind(now) {
             return row("a_lease_that_could_not_be_watched_is_looked_at", Step::Look);
         }
@@ -190,8 +219,23 @@ impl Candidate {
             .unwrap_or_else(|| row("a_lease_that_did_not_change_for_its_duration_is_taken", Step::Take))
     }
 
-    /// For so long since the last look, nothing is known of the Lease. It may not have changed because nobody could
-    /// change it; its holder has the first try then.
+    /// For so long a Lease of another is believed.
+    fn lasts(&self, record: &Record) -> Duration {
+        record.duration.min(MOST_DURATION).max(self.timing.lease)
+    }
+
+    /// How much of the time since then does not count, of a Lease that is found as it was after it could not be
+    /// seen: the time after the next look was due. The Lease may not have changed because nobody could change it, so
+    /// its holder has the first try now.
+    fn left_out(&self, record: &Record, since: Moment, now: Moment) -> Duration {
+        let unchanged = now.since(since);
+        let unseen = now.since(self.looked).saturating_sub(self.timing.retry);
+        let first_try = REQUEST + self.timing.retry;
+        let counts = unchanged.saturating_sub(unseen).min(self.lasts(record).saturating_sub(first_try));
+        unchanged.saturating_sub(counts)
+    }
+
+    /// For so long since the last look, nothing is known of the Lease.
     fn is_blind(&self, now: Moment) -> bool {
         now.since(self.looked) > self.timing.renew
     }
@@ -211,7 +255,6 @@ impl Candidate {
     /// The Lease was read, none if there is no such object. `now` is after the answer.
     pub fn saw(&mut self, found: Option<Record>, now: Moment) {
         let blind = self.is_blind(now);
-        self.looked = now;
         self.seen |= found.is_some();
         if let (Some(term), Some(record)) = (&mut self.term, &found) {
             term.latest = term.latest.max(number(record));
@@ -220,18 +263,25 @@ impl Candidate {
             (None, View::Absent { since }) => View::Absent { since: *since },
             (None, View::Present { .. } | View::Unknown) => View::Absent { since: now },
             (Some(record), View::Present { record: known, since }) if known.version == record.version => {
-                View::Present { record, since: if blind { now } else { *since } }
+                let since = if blind { *since + self.left_out(&record, *since, now) } else { *since };
+                View::Present { record, since }
             }
             (Some(record), View::Present { .. } | View::Absent { .. } | View::Unknown) => {
                 View::Present { record, since: now }
             }
         };
+        self.looked = now;
     }
 
     /// A write of this process succeeded that was sent at `started`. The lead counts from then: an answer that
     /// comes when that time is over gives none, and what was a pause stays one.
     pub fn wrote(&mut self, record: Record, started: Moment, now: Moment) {
         let until = started + self.timing.renew;
+        if let Lead::Held { until: over, .. } = self.lead
+            && now >= over
+        {
+            self.interrupted = Some(now);
+        }
         if now < until {
             self.lead = Lead::Held { renewed: started, until };
             self.term.get_or_insert_with(|| Term::of(&record));
@@ -251,14 +301,16 @@ impl Candidate {
     }
 
     /// This process may no longer act, and remembers that it led.
-    pub fn pause(&mut self) {
+    pub fn pause(&mut self, now: Moment) {
         self.lead = Lead::Paused;
+        self.interrupted = Some(now);
     }
 
     /// This process gives up the lead, or has lost it.
     pub fn stand_down(&mut self) {
         self.lead = Lead::None;
         self.term = None;
+        self.interrupted = None;
     }
 
     /// Time that a step may take: `longest`, or what is left of the lead.

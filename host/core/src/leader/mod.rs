@@ -2,8 +2,8 @@
 //!
 //! **Invariant: two processes never believe at the same moment that they lead.** A leader believes it until
 //! [`Timing::renew`] after the *start* of its last renewal that succeeded. Another one takes the Lease only after
-//! it has seen no change of it for [`Timing::lease`], by its own clock (time in which it could see nothing does not
-//! count); times that others wrote are never compared with ours. Each write names the version of the Lease that it
+//! it has seen no change of it for [`Timing::lease`], by its own clock (time in which it could see nothing is left
+//! out); times that others wrote are never compared with ours. Each write names the version of the Lease that it
 //! replaces, so of two writers one fails.
 //!
 //! **A leader whose deadline passed pauses.** It does nothing more, but it has not lost anything yet: whoever leads
@@ -32,6 +32,10 @@ pub const MOST_DURATION: Duration = Duration::from_mins(1);
 /// The duration in a Lease that its holder gave up. A Lease without a holder and with any other, or with
 /// none, was emptied by somebody else, and its holder may not know it yet.
 pub const GIVEN_UP: Duration = Duration::from_secs(1);
+
+/// Longest time that a request about the Lease takes. A holder that was cut off tries again so long, and
+/// [`Timing::retry`], after the API server is back at the latest.
+pub const REQUEST: Duration = Duration::from_secs(5);
 
 /// The three durations of an election.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

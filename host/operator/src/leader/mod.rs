@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use egress_proxies_core::leader::{Candidate, GIVEN_UP, Loss, Record, Step, Timing};
+use egress_proxies_core::leader::{Candidate, GIVEN_UP, Loss, REQUEST, Record, Step, Timing};
 use egress_proxies_core::time::{Moment, Now};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
@@ -20,13 +20,8 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use crate::clock::SharedClock;
+use crate::kubernetes_client::{REFUSED, refuses};
 use crate::leadership::Leadership;
-
-/// Longest time of a request.
-const REQUEST: Duration = Duration::from_secs(5);
-/// A candidate that may not use its Lease for so long ends, with what to do: rights and namespaces do not
-/// usually come later, and a standby that can never lead looks healthy. Rights just granted take a moment.
-const REFUSED: Duration = Duration::from_secs(30);
 
 /// Which Lease, and who wants it.
 pub struct ElectionSetup {
@@ -83,6 +78,7 @@ pub struct Election {
     lease: Option<Lease>,
     until: Arc<AtomicU64>,
     elected: watch::Sender<bool>,
+    resumed: watch::Sender<u64>,
     /// Said last, so that what repeats is said once.
     told: String,
     refused: Option<Moment>,
@@ -119,6 +115,7 @@ impl Election {
             lease: None,
             until: Arc::default(),
             elected: watch::channel(false).0,
+            resumed: watch::channel(0).0,
             told: String::new(),
             refused: None,
         }
@@ -128,7 +125,8 @@ impl Election {
     pub fn leadership(&self) -> Leadership {
         let (until, clock) = (Arc::clone(&self.until), Arc::clone(&self.setup.clock));
         let may_act = move || nanos(clock.now().mono) < until.load(Ordering::SeqCst);
-        Leadership { elected: self.elected.subscribe(), may_act: Arc::new(may_act), shared: true }
+        let (elected, resumed) = (self.elected.subscribe(), self.resumed.subscribe());
+        Leadership { elected, may_act: Arc::new(may_act), resumed, shared: true }
     }
 
     /// Takes part until this process must end. Dropping the future loses nothing but an answer.
@@ -158,11 +156,20 @@ impl Election {
         }
     }
 
-    /// Gives the lead up, if this process has it. Nothing may be under way any more.
+    /// Gives the lead up, if this process has it. Nothing may be under way any more; what a pause broke off may still
+    /// be at work upstream, and then the next leader has to wait as for one that died.
     pub async fn release(mut self) {
-        let led = self.candidate.leads_until().is_some_and(|until| self.now() < until);
+        let now = self.now();
+        let leads = self.candidate.leads_until().is_some_and(|until| now < until);
+        let may_give_up = self.candidate.may_give_up(now);
         self.stand_down();
-        if !led {
+        if leads && !may_give_up {
+            tracing::warn!(
+                "a pause broke work off a moment ago, so the lead is not given up: the next process leads when the \
+                 Lease has run out"
+            );
+        }
+        if !may_give_up {
             return;
         }
         // The second try: an answer to a renewal was lost, or somebody labelled the Lease.
@@ -197,7 +204,7 @@ impl Election {
     /// [`egress_proxies_core::leader`].
     fn pause(&mut self) {
         self.until.store(0, Ordering::SeqCst);
-        self.candidate.pause();
+        self.candidate.pause(self.now());
         tracing::warn!(
             lease = %self.lease_name(),
             "the lead pauses: the Lease could not be renewed in time. Is the API server reachable? Until it answers, \
@@ -246,10 +253,11 @@ impl Election {
         };
         match answer {
             Ok(written) => {
-                let paused = self.candidate.is_paused();
-                self.candidate.wrote(record(&written), started.mono, self.now());
+                let now = self.now();
+                let interrupted = self.candidate.is_interrupted(now);
+                self.candidate.wrote(record(&written), started.mono, now);
                 self.lease = Some(written);
-                self.led(paused);
+                self.led(interrupted);
                 Ok(())
             }
             Err(Fault::Conflict) => {
@@ -284,15 +292,18 @@ impl Election {
         lease
     }
 
-    /// Tells everybody, if the lead still lasts.
-    fn led(&mut self, paused: bool) {
+    /// Tells everybody, if the lead still lasts: that a pause is over before that this process may act.
+    fn led(&mut self, interrupted: bool) {
         self.refused = None;
         let Some(until) = self.candidate.leads_until().filter(|until| self.now() < *until) else { return };
+        if interrupted {
+            self.resumed.send_modify(|pauses| *pauses += 1);
+        }
         self.until.store(nanos(until), Ordering::SeqCst);
         let new = self.elected.send_if_modified(|elected| !std::mem::replace(elected, true));
         if new {
             tracing::info!(lease = %self.lease_name(), identity = %self.setup.identity, "elected: this process leads");
-        } else if paused {
+        } else if interrupted {
             tracing::info!(lease = %self.lease_name(), "the pause is over: this process leads again, and nobody else has led meanwhile");
         }
         self.told.clear();
@@ -321,7 +332,8 @@ impl Election {
             tracing::warn!(lease = %self.lease_name(), leads, %why, "the Lease could not be read or written");
             self.told.clone_from(&why);
         }
-        // Whoever led has its memory to lose; rights that were taken away may come back.
+        // A standby that can never lead looks healthy. Whoever led has its memory to lose, and rights that were taken
+        // away may come back.
         if !refused || leads || self.candidate.is_paused() {
             self.refused = None;
             return Ok(());
@@ -354,8 +366,7 @@ fn sorted(error: kube::Error, lease: &str) -> Fault {
     match status.code {
         409 => Fault::Conflict,
         404 if status.reason == "NotFound" && named => Fault::Missing(status.message),
-        404 if status.reason == "NotFound" => Fault::Forbidden(status.message),
-        401 | 403 => Fault::Forbidden(status.message),
+        _ if refuses(&status) => Fault::Forbidden(status.message),
         _ => Fault::Failed(status.message),
     }
 }

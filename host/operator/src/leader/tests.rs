@@ -135,7 +135,7 @@ async fn goes_on(election: &mut Election, seconds: u64) {
 async fn a_leader_pauses_while_the_api_server_is_away_and_then_goes_on_with_its_lease() {
     let shelf = Arc::new(Shelf::default());
     let mut election = candidate(shelf.client());
-    let Leadership { elected, may_act, .. } = election.leadership();
+    let Leadership { elected, may_act, resumed, .. } = election.leadership();
     goes_on(&mut election, 5).await;
     assert!(*elected.borrow() && may_act());
 
@@ -146,16 +146,36 @@ async fn a_leader_pauses_while_the_api_server_is_away_and_then_goes_on_with_its_
     assert!(*elected.borrow() && !may_act());
     goes_on(&mut election, 3600).await;
     assert!(*elected.borrow() && !may_act());
+    assert_eq!(*resumed.borrow(), 0);
 
     shelf.away.store(false, Ordering::SeqCst);
     goes_on(&mut election, 8).await;
     assert!(may_act());
+    assert_eq!(*resumed.borrow(), 1);
     assert_eq!(shelf.held_by(), "me");
     let transitions = shelf.lease.lock().unwrap().as_ref().unwrap()["spec"]["leaseTransitions"].clone();
     assert_eq!(transitions, 0, "it never changed hands");
     election.release().await;
     assert!(!may_act());
     assert_eq!(shelf.held_by(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_told_to_end_soon_after_a_pause_began_does_not_give_the_lead_up() {
+    for (since, gives_up) in [(0, false), (12, false), (18, true)] {
+        let shelf = Arc::new(Shelf::default());
+        let mut election = candidate(shelf.client());
+        let may_act = election.leadership().may_act;
+        goes_on(&mut election, 5).await;
+        shelf.away.store(true, Ordering::SeqCst);
+        while may_act() {
+            goes_on(&mut election, 1).await;
+        }
+        shelf.away.store(false, Ordering::SeqCst);
+        goes_on(&mut election, since).await;
+        election.release().await;
+        assert_eq!(shelf.held_by(), if gives_up { "" } else { "me" }, "{since}");
+    }
 }
 
 /// What somebody does to a Lease.

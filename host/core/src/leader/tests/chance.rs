@@ -1,10 +1,10 @@
 //! Elections by chance: three processes whose clocks began at different times share one Lease. Requests take
-//! their time, answers get lost, processes stand still, are cut off for a while, or begin anew, leaders give
-//! it up, somebody deletes or empties the Lease, or puts a former leader back into it, or restores the server's data
-//! from a backup.
+//! their time, answers get lost, processes stand still, are cut off for a while, have a bad line or begin anew,
+//! leaders give it up, somebody deletes or empties the Lease, or puts a former leader back into it, or restores the
+//! server's data from a backup.
 //! Never do two believe that they lead; whoever leads again after a pause finds that nobody else has led since, and
-//! never does whoever has seen what is gone after a restore; and when the trouble ends somebody leads. One thing is left out since nothing helps against it: a process that
-//! begins within seconds of a deletion knows of no Lease.
+//! never does whoever has seen what is gone after a restore; and when the trouble ends somebody leads. One thing is
+//! left out since nothing helps against it: a process that begins within seconds of a deletion knows of no Lease.
 
 use std::time::Duration;
 
@@ -112,6 +112,8 @@ struct Process {
     wakes: u64,
     /// Nothing comes or goes before.
     cut_until: u64,
+    /// Of six answers one comes before.
+    bad_until: u64,
     stopped: bool,
     /// It has led.
     led: bool,
@@ -124,7 +126,8 @@ impl Process {
         let name = format!("{number}.{life}");
         let candidate = Candidate::new(name.clone(), Timing::default());
         let (known, request, stopped, led, barred) = (None, None, false, false, None);
-        Self { name, ahead, candidate, known, request, wakes: 0, cut_until: 0, stopped, led, barred }
+        let (wakes, cut_until, bad_until) = (0, 0, 0);
+        Self { name, ahead, candidate, known, request, wakes, cut_until, bad_until, stopped, led, barred }
     }
 
     fn clock(&self, now: u64) -> Moment {
@@ -163,7 +166,7 @@ impl Process {
         let step = self.candidate.decide(self.clock(now)).step;
         match step {
             Step::Wait(wait) => self.wakes = now + u64::try_from(wait.as_millis()).unwrap().max(1),
-            Step::Pause => self.candidate.pause(),
+            Step::Pause => self.candidate.pause(self.clock(now)),
             Step::Stop(_) => self.stopped = true,
             Step::Look | Step::Create | Step::Take | Step::Renew => {
                 let slow = if trouble && chance.one_in(4) { 8000 } else { 300 };
@@ -172,7 +175,8 @@ impl Process {
                 let answered = arrives + chance.below(slow);
                 let patience = self.candidate.patience(Duration::from_secs(5), self.clock(now));
                 let gives_up = now + u64::try_from(patience.as_millis()).unwrap();
-                let lost = answered > gives_up || (trouble && chance.one_in(8));
+                let bad = now < self.bad_until && !chance.one_in(6);
+                let lost = answered > gives_up || (trouble && (bad || chance.one_in(8)));
                 let ends = answered.min(gives_up);
                 let (known, started) = (self.known.clone(), self.clock(now));
                 self.request = Some(Request { step, known, started, arrives, ends, lost, answer: None });
@@ -343,6 +347,9 @@ fn election(seed: u64) -> History {
             }
             if trouble && chance.one_in(1000) {
                 process.cut_until = process.cut_until.max(now + chance.below(40_000));
+            }
+            if trouble && chance.one_in(1000) {
+                process.bad_until = now + chance.below(60_000);
             }
             if history.is_calm(now) && (process.stopped || (trouble && chance.one_in(2000))) {
                 lives += 1;

@@ -79,7 +79,7 @@ fn bereft() -> Candidate {
 fn paused() -> Candidate {
     let mut leader = leader();
     assert_eq!(leader.decide(at(110)).step, Step::Pause);
-    leader.pause();
+    leader.pause(at(110));
     leader
 }
 
@@ -169,16 +169,30 @@ fn a_change_of_the_lease_begins_its_duration_anew_and_a_look_alone_does_not() {
 }
 
 #[test]
-fn time_in_which_a_standby_could_see_nothing_does_not_count() {
-    let mut standby = having_watched(&record("1", Some("other")), 104);
-    standby.failed(at(106));
-    assert_eq!(standby.decide(at(1000)).row, "a_lease_that_could_not_be_watched_is_looked_at");
-    // The API server is back, and the leader has not renewed yet: it has the first try.
-    for now in [1000, 1007, 1014] {
-        standby.saw(Some(record("1", Some("other"))), at(now));
-        assert_ne!(standby.decide(at(now)).step, Step::Take, "{now}");
+fn time_in_which_a_standby_could_see_nothing_is_left_out_and_the_holder_has_the_first_try() {
+    // It had been unchanged for so long at the last look before; then it is believed for so long after the next.
+    for (before, left) in [(0, 13), (4, 9), (12, 7), (14, 7)] {
+        let mut standby = having_watched(&record("1", Some("other")), 100 + before);
+        standby.failed(at(102 + before));
+        assert_eq!(standby.decide(at(1000)).row, "a_lease_that_could_not_be_watched_is_looked_at");
+        for now in (1000..1000 + left).step_by(2) {
+            standby.saw(Some(record("1", Some("other"))), at(now));
+            assert_ne!(standby.decide(at(now)).step, Step::Take, "{before}: {now}");
+        }
+        assert_eq!(standby.decide(at(1000 + left - 1)).step, Step::Wait(seconds(1)), "{before}");
+        assert_eq!(standby.decide(at(1000 + left)).step, Step::Take, "{before}: it has not used it");
     }
-    assert_eq!(standby.decide(at(1015)).step, Step::Take, "it has not");
+}
+
+#[test]
+fn a_standby_on_a_bad_line_takes_the_lease_of_a_dead_leader_in_the_end() {
+    let mut standby = having_seen(Some(record("1", Some("other"))));
+    let taken = (112..1000).step_by(12).find(|now| {
+        standby.saw(Some(record("1", Some("other"))), at(*now));
+        // Whatever it asks in between has no answer.
+        (*now..now + 12).any(|now| standby.decide(at(now)).step == Step::Take)
+    });
+    assert_eq!(taken, Some(136), "2 s of each 12 s count, and those after the last look");
 }
 
 #[test]
@@ -226,9 +240,26 @@ fn a_renewal_that_is_answered_after_the_deadline_counts_from_its_start() {
     // Answered when its own time is over as well: the process was stopped in between.
     leader.wrote(record("3", Some(ME)), at(113), at(123));
     assert_eq!(leader.decide(at(123)).step, Step::Pause);
-    leader.pause();
+    leader.pause(at(123));
     leader.wrote(record("4", Some(ME)), at(123), at(133));
     assert_eq!((leader.leads_until(), leader.decide(at(133)).step), (None, Step::Renew));
+}
+
+#[test]
+fn a_leader_whose_lead_was_interrupted_gives_it_up_when_what_was_broken_off_has_had_its_time() {
+    let mut steady = leader();
+    assert!(steady.may_give_up(at(109)) && !steady.may_give_up(at(110)));
+    // A renewal whose answer waited while the process was stopped: there was no pause that anybody noticed.
+    steady.wrote(record("2", Some(ME)), at(108), at(112));
+    let mut resumed = paused();
+    assert!(!resumed.may_give_up(at(111)));
+    resumed.wrote(record("2", Some(ME)), at(112), at(112));
+    for (mut leader, until) in [(steady, 127), (resumed, 125)] {
+        for began in (114..=until).step_by(2) {
+            leader.wrote(record("3", Some(ME)), at(began), at(began));
+        }
+        assert!(!leader.may_give_up(at(until - 1)) && leader.may_give_up(at(until)));
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A start that waits for the API server: while it is away, or says that it cannot answer now, the process asks
-//! again instead of ending. Whatever waiting cannot mend (rights, a wrong certificate, a config that is of no
-//! use) ends the start at once.
+//! again instead of ending. A refusal (no rights, nothing of the kind) is borne for a while, as the election does.
+//! Whatever waiting cannot mend (a wrong certificate, a config that is of no use) ends the start at once.
 //!
 //! Why not let Kubernetes start the process again: it does so ever more slowly, up to five minutes apart, so that
 //! nobody is there for minutes after the API server is back.
@@ -9,8 +9,9 @@ use std::io;
 use std::time::Duration;
 
 use kube::Error;
-use kube::core::Status;
 use tokio::time::{Instant, sleep};
+
+use crate::kubernetes_client::{REFUSED, refuses};
 
 /// First wait after a failure.
 const FIRST: Duration = Duration::from_secs(1);
@@ -28,28 +29,33 @@ pub(super) async fn until_answered<T>(
     ask: impl AsyncFn() -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     let mut wait = FIRST;
-    let mut said = None::<Instant>;
+    let (mut said, mut refused) = (None::<Instant>, None::<Instant>);
     loop {
-        match ask().await {
+        let error = match ask().await {
             Ok(answer) => {
                 if said.is_some() {
                     tracing::info!(server, "the API server answers");
                 }
                 return Ok(answer);
             }
-            Err(error) if may_pass(&error) => {
-                if said.is_none_or(|at| at.elapsed() >= SAID_AGAIN) {
-                    let error = format!("{error:#}");
-                    tracing::warn!(
-                        server,
-                        error,
-                        "waiting for the API server; the start goes on when it answers. Is it up, and is this its \
-                         address?"
-                    );
-                    said = Some(Instant::now());
-                }
-            }
-            Err(error) => return Err(error),
+            Err(error) => error,
+        };
+        refused = match meaning(&error) {
+            Meaning::Later => None,
+            Meaning::Refused => Some(refused.unwrap_or_else(Instant::now)),
+            Meaning::Never => return Err(error),
+        };
+        if refused.is_some_and(|since| since.elapsed() >= REFUSED) {
+            return Err(error);
+        }
+        if said.is_none_or(|at| at.elapsed() >= SAID_AGAIN) {
+            let error = format!("{error:#}");
+            tracing::warn!(
+                server,
+                error,
+                "waiting for the API server; the start goes on when it answers. Is it up, and is this its address?"
+            );
+            said = Some(Instant::now());
         }
         // Less up to a fifth by chance, so that a fleet of operators does not come back at once.
         sleep(wait.mul_f64(1.0 - rand::random::<f64>() / 5.0)).await;
@@ -57,26 +63,27 @@ pub(super) async fn until_answered<T>(
     }
 }
 
-/// True if the same question may be answered later, with nothing changed here.
-fn may_pass(error: &anyhow::Error) -> bool {
-    match error.chain().find_map(|cause| cause.downcast_ref::<Error>()) {
-        Some(Error::Api(status)) => !is_refusal(status),
+/// What a failure means for the same question later, with nothing changed here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Meaning {
+    /// It may be answered.
+    Later,
+    /// The API server refuses; it may be about to start, or the rights to come.
+    Refused,
+    Never,
+}
+
+fn meaning(error: &anyhow::Error) -> Meaning {
+    let may_pass = match error.chain().find_map(|cause| cause.downcast_ref::<Error>()) {
+        Some(Error::Api(status)) if refuses(status) => return Meaning::Refused,
+        Some(Error::Api(_)) => true,
         Some(error) => matches!(error, Error::Service(_) | Error::HyperError(_)) && !is_certificate(error),
         // The name of the server was not resolved.
         None => {
             error.chain().any(|cause| cause.is::<io::Error>() || cause.is::<tokio::time::error::Elapsed>())
         }
-    }
-}
-
-/// True if it was the API server itself that refused: a load balancer whose backends are away may answer 404 with
-/// a page, and what is no Status has no code.
-fn is_refusal(status: &Status) -> bool {
-    match status.code {
-        0 | 429 => false,
-        404 => status.reason == "NotFound",
-        code => code < 500,
-    }
+    };
+    if may_pass { Meaning::Later } else { Meaning::Never }
 }
 
 /// True if one of both sides does not trust the other.

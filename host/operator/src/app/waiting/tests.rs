@@ -90,6 +90,7 @@ async fn an_api_server_that_is_away_is_waited_for() {
         Answer::Page(404),
         Answer::Text(404),
         Answer::Text(403),
+        Answer::Page(400),
     ] {
         let server = Failing::new(answer, 40);
         let began = Instant::now();
@@ -103,11 +104,24 @@ async fn an_api_server_that_is_away_is_waited_for() {
 
 #[tokio::test(start_paused = true)]
 async fn what_waiting_cannot_mend_ends_the_start_at_once() {
-    for answer in [Answer::Status(401), Answer::Status(403), Answer::Status(404), Answer::Distrusted] {
-        let server = Failing::new(answer, 1);
+    let server = Failing::new(Answer::Distrusted, 1);
+    let error = server.name().await.unwrap_err();
+    assert!(format!("{error:#}").starts_with("it was not read: "), "{error:#}");
+    assert_eq!(server.asked(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_borne_for_a_while_as_the_election_does() {
+    for answer in [Answer::Status(401), Answer::Status(403), Answer::Status(404)] {
+        // 1, 2, 4, 8 and 10 s, and at most that again.
+        let server = Failing::new(answer, 5);
+        assert_eq!(server.name().await.unwrap(), "u1", "a server that starts, or rights that come");
+
+        let server = Failing::new(answer, u32::MAX);
+        let began = Instant::now();
         let error = server.name().await.unwrap_err();
         assert!(format!("{error:#}").starts_with("it was not read: "), "{error:#}");
-        assert_eq!(server.asked(), 1);
+        assert!((REFUSED..REFUSED + MOST).contains(&began.elapsed()), "{:?}", began.elapsed());
     }
 }
 
@@ -121,5 +135,6 @@ async fn a_server_that_never_answers_is_asked_for_as_long_as_somebody_waits() {
 #[tokio::test]
 async fn a_name_that_does_not_resolve_may_resolve_later() {
     let unknown = tokio::net::lookup_host(("name.invalid", 443)).await.map(|_| ());
-    assert!(may_pass(&unknown.context("the name was not resolved").unwrap_err()));
+    let error = unknown.context("the name was not resolved").unwrap_err();
+    assert_eq!(meaning(&error), Meaning::Later);
 }

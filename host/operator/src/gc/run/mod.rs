@@ -1,7 +1,7 @@
 //! The loop: waits to be elected, then one pass per interval, the first after a whole one.
 //!
-//! Passes never overlap and are never repeated early: the next pass is the retry. But a pass that fell into a
-//! pause of the lead was none, and comes soon after it.
+//! Passes never overlap and are never repeated early: the next pass is the retry. But a pass that failed, or was
+//! not allowed to go on, comes soon after the end of a pause of the lead, which may be why.
 
 mod pass;
 mod proxies;
@@ -24,7 +24,7 @@ use super::recorder::GcMetrics;
 use crate::clock::SharedClock;
 use crate::leadership::Leadership;
 
-/// Longest time until the next try after a pass that was not allowed to begin.
+/// From the end of a pause to the next pass, if the one before came to nothing. The lifecycle goes on first.
 const AGAIN: Duration = Duration::from_secs(30);
 
 /// All that the loop is connected to.
@@ -78,7 +78,7 @@ pub enum GcError {
 /// # Errors
 /// If there is no election any more.
 pub async fn run(setup: GcSetup, cancel: CancellationToken) -> Result<(), GcError> {
-    let mut elected = setup.leadership.elected.clone();
+    let (mut elected, mut resumed) = (setup.leadership.elected.clone(), setup.leadership.resumed.clone());
     match cancel.run_until_cancelled(elected.wait_for(|elected| *elected)).await {
         None => return Ok(()),
         Some(Err(_)) => return Err(GcError::Election),
@@ -89,12 +89,17 @@ pub async fn run(setup: GcSetup, cancel: CancellationToken) -> Result<(), GcErro
     let mut sightings = Sightings::default();
     let mut ticks = interval_at(tokio::time::Instant::now() + interval, interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    while cancel.run_until_cancelled(ticks.tick()).await.is_some() {
-        let passed = collector.pass(sightings).await;
-        sightings = passed.sightings;
-        if !passed.begun {
-            ticks.reset_after(interval.min(AGAIN));
+    let mut came_to_nothing = false;
+    loop {
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => return Ok(()),
+            Ok(()) = resumed.changed(), if came_to_nothing => ticks.reset_after(interval.min(AGAIN)),
+            _ = ticks.tick() => {
+                resumed.mark_unchanged();
+                let passed = collector.pass(sightings).await;
+                (sightings, came_to_nothing) = (passed.sightings, passed.came_to_nothing);
+            }
         }
     }
-    Ok(())
 }

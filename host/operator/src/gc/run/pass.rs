@@ -29,8 +29,8 @@ pub(super) type Ready = BTreeMap<ProviderName, Arc<dyn Provider>>;
 pub(super) struct Passed {
     /// What the next one remembers.
     pub(super) sightings: Sightings,
-    /// This process might act when it began.
-    pub(super) begun: bool,
+    /// It failed as a whole, or was not allowed to begin or to end.
+    pub(super) came_to_nothing: bool,
 }
 
 /// What the lists of the providers gave.
@@ -55,7 +55,7 @@ impl Collector {
     /// One pass.
     pub(super) async fn pass(&self, sightings: Sightings) -> Passed {
         if !(self.setup.leadership.may_act)() {
-            return Passed { begun: false, ..self.end(PassOutcome::NotLeading, sightings) };
+            return self.end(PassOutcome::NotLeading, sightings);
         }
         let ready = self.ready();
         let looked = async {
@@ -64,7 +64,7 @@ impl Collector {
             (listed, self.setup.proxies.list().await)
         };
         let Some((listed, proxies)) = self.cancel.run_until_cancelled(looked).await else {
-            return Passed { sightings, begun: true };
+            return Passed { sightings, came_to_nothing: false };
         };
         let proxies = match proxies {
             Ok(proxies) => Proxies::All(proxies),
@@ -118,7 +118,11 @@ impl Collector {
         let remembered = sightings.len();
         tracing::debug!(outcome = outcome.as_str(), remembered, "garbage collection: a pass ended");
         self.setup.metrics.pass(outcome);
-        Passed { sightings, begun: true }
+        let came_to_nothing = match outcome {
+            PassOutcome::NotLeading | PassOutcome::Failed => true,
+            PassOutcome::Complete | PassOutcome::Incomplete => false,
+        };
+        Passed { sightings, came_to_nothing }
     }
 
     fn ready(&self) -> Ready {

@@ -4,7 +4,7 @@
 //! the next pass decides anew.
 
 use egress_proxies_core::gc::{MachineKey, Removal, Spared, check_machine, check_proxy};
-use egress_proxies_core::provider::{InstanceRef, Provider};
+use egress_proxies_core::provider::{HostFault, InstanceRef, Provider, Reason};
 use tokio_util::sync::CancellationToken;
 
 use super::pass::patiently;
@@ -81,9 +81,9 @@ impl Removals<'_> {
             }
             Some(Ok(target)) => self.delete(provider, removal, &target).await,
         };
-        // How something failed that was held back, or met an API server that is away, says nothing.
-        let held_back = tried == Tried::Failed && !(self.setup.leadership.may_act)();
-        let tried = if held_back { Tried::NotLeading } else { tried };
+        // How something failed that met an API server that is away says nothing.
+        let in_a_pause = tried == Tried::Failed && !(self.setup.leadership.may_act)();
+        let tried = if in_a_pause { Tried::NotLeading } else { tried };
         if let Some(removed) = counted(tried) {
             self.setup.metrics.removed(name, removed);
         }
@@ -117,6 +117,7 @@ impl Removals<'_> {
         tracing::warn!(provider = %name, %id, %uid, finding, again = removal.again, proxy = ?removal.proxy, "GARBAGE COLLECTION DELETES A MACHINE");
         match provider.delete(target).await {
             Ok(_) => Tried::Deleted,
+            Err(failure) if failure.reason == Reason::Host(HostFault::HeldBack) => Tried::NotLeading,
             Err(failure) => {
                 tracing::warn!(provider = %name, %id, %uid, finding, %failure, "garbage collection could not delete a machine; a later pass tries again");
                 Tried::Failed

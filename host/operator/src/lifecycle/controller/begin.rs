@@ -18,14 +18,15 @@ const UNREAD: Duration = Duration::from_mins(1);
 /// Between two looks at that.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Waits until this process is elected, until these caches were read anew, and until the fleet has it.
+/// Waits until this process is elected, until all caches are from lists that were begun after that, and until the
+/// fleet has it.
 pub(super) async fn elected_and_fresh(
     setup: &LifecycleSetup,
-    stale: Option<&Stores>,
+    stores: &Stores,
     read: &CancellationToken,
 ) -> Result<(), LifecycleError> {
     until_true(setup.leadership.elected.clone()).await?;
-    if let Some(stores) = stale {
+    if !stores.are_of_this_lead() {
         stores.read_anew().await;
     }
     read.cancel();
@@ -136,7 +137,8 @@ mod tests {
         fn new(says: Says) -> Self {
             let client = Client::new(tower::service_fn(move |request| answer(says, request)), "default");
             let told: Arc<dyn OnChange> = Arc::new(Nobody);
-            let (stores, watches) = open(&client, &Namespaces::Only(vec!["fleet".to_owned()]), &told);
+            let namespaces = Namespaces::Only(vec!["fleet".to_owned()]);
+            let (stores, watches) = open(&client, &namespaces, &Leadership::alone(), &told);
             let mut tasks = JoinSet::new();
             for (_, watch) in watches {
                 tasks.spawn(watch);
@@ -151,6 +153,7 @@ mod tests {
                 elected: watch::channel(true).1,
                 may_act: Arc::new(move || may_act.load(Ordering::SeqCst)),
                 shared,
+                ..Leadership::alone()
             };
             unread(leadership, self.acting.subscribe(), self.stores.clone()).await.to_string()
         }

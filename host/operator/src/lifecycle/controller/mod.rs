@@ -147,7 +147,7 @@ pub async fn run(setup: LifecycleSetup, cancel: CancellationToken) -> Result<(),
     let own_writes = Arc::new(OwnWrites::default());
     let triggers = Arc::new(Triggers::new(Arc::clone(&own_writes), Arc::clone(&setup.clock)));
     let told: Arc<dyn OnChange> = Arc::<Triggers>::clone(&triggers);
-    let (stores, watches) = observe::open(&setup.client, &setup.namespaces, &told);
+    let (stores, watches) = observe::open(&setup.client, &setup.namespaces, &setup.leadership, &told);
     let mut tasks = Tasks::default();
     for (name, watch) in watches {
         tasks.spawn(name, watch);
@@ -174,7 +174,6 @@ async fn work(
         Some(filled) => filled?,
     }
     triggers.filled(&stores);
-    let fresh = *setup.leadership.elected.borrow();
     let read_since_elected = CancellationToken::new();
     let memories = Arc::new(Memories::default());
     let sources = Sources {
@@ -203,18 +202,19 @@ async fn work(
     tasks.spawn("the publisher of the fleet", publisher.run());
     tasks.spawn("the relay of news", relay(Arc::clone(&triggers), news, setup.fleet.clone()));
     let stores = sources.stores.clone();
+    let hold = Hold::new(setup.leadership.clone(), stores.clone());
     let controller =
         Controller { reconciler: Arc::new(reconciler(&setup, sources, memories, own_writes)), triggers };
     tokio::select! {
         biased;
         error = tasks.ended() => Err(error),
         worked = async {
-            let begun = elected_and_fresh(&setup, (!fresh).then_some(&stores), &read_since_elected);
+            let begun = elected_and_fresh(&setup, &stores, &read_since_elected);
             match cancel.run_until_cancelled(begun).await {
                 None => return Ok(()),
                 Some(begun) => begun?,
             }
-            controller.run(&cancel).await
+            controller.run(hold, &cancel).await
         } => worked,
     }
 }
@@ -255,11 +255,10 @@ struct Controller {
 type Ended = (ProxyKey, Option<Option<Duration>>);
 
 impl Controller {
-    async fn run(&self, cancel: &CancellationToken) -> Result<(), LifecycleError> {
+    async fn run(&self, mut hold: Hold, cancel: &CancellationToken) -> Result<(), LifecycleError> {
         self.reconciler.effects.room.begin(self.triggers.clock.now().mono);
         self.triggers.begin();
         let mut running = JoinSet::new();
-        let mut hold = Hold::new(Arc::clone(&self.reconciler.effects.may_act));
         loop {
             let wait = self.start_what_is_due(&mut running, &mut hold);
             let (planned, at_work) = self.triggers.work.depth();

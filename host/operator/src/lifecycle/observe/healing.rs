@@ -1,5 +1,5 @@
-//! Keeps a watch going: after a failure it waits, longer after each, and it starts anew with a full list where
-//! the API server says that the watch cannot be continued.
+//! Keeps a watch going: after a failure it waits, longer after each, but no longer than until a pause of the lead is
+//! over, and it starts anew with a full list where the API server says that the watch cannot be continued.
 //!
 //! Why not the back-off that comes with kube's watcher: its third wait may last 6 s, so that after a CRD was
 //! installed ("storage is (re)initializing") the first Proxy waits for 5 to 11 s; the marker before a list
@@ -14,7 +14,8 @@ use std::time::Duration;
 use futures::{Stream, StreamExt, stream};
 use kube::core::Status;
 use kube::runtime::watcher::{self, Event};
-use tokio::time::Instant;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
 
 /// First wait after a failure.
 const FIRST: Duration = Duration::from_millis(250);
@@ -50,27 +51,50 @@ impl Backoff {
     }
 }
 
+/// A wait after a failure.
+struct Wait {
+    /// What the server asked for.
+    asked: Duration,
+    /// What is left of the whole then.
+    rest: Duration,
+}
+
 struct Healing<F, S> {
     start: F,
     watch: Pin<Box<S>>,
+    /// Changes when the API server is known to answer again.
+    resumed: watch::Receiver<u64>,
     backoff: Backoff,
-    wait: Option<Duration>,
+    wait: Option<Wait>,
     anew: bool,
 }
 
-/// A watch that goes on for ever. `start` gives one that begins with a list.
-pub(super) fn healing<K, F, S>(start: F) -> impl Stream<Item = watcher::Result<Event<K>>> + Send
+impl<F, S> Healing<F, S> {
+    async fn waits(&mut self, wait: Wait) {
+        sleep(wait.asked).await;
+        tokio::select! {
+            () = sleep(wait.rest) => {}
+            Ok(()) = self.resumed.changed() => self.backoff.works(),
+        }
+    }
+}
+
+/// A watch that goes on for ever. `start` gives one that begins with a list. A change of `resumed` ends a wait.
+pub(super) fn healing<K, F, S>(
+    start: F,
+    resumed: watch::Receiver<u64>,
+) -> impl Stream<Item = watcher::Result<Event<K>>> + Send
 where
     K: Send + 'static,
     F: Fn() -> S + Send,
     S: Stream<Item = watcher::Result<Event<K>>> + Send,
 {
     let watch = Box::pin(start());
-    let begin = Healing { start, watch, backoff: Backoff::default(), wait: None, anew: false };
+    let begin = Healing { start, watch, resumed, backoff: Backoff::default(), wait: None, anew: false };
     stream::unfold(begin, |mut healing| async move {
         // Not a sleep of nothing: it may take a millisecond, for each object of a list.
         if let Some(wait) = healing.wait.take() {
-            tokio::time::sleep(wait).await;
+            healing.waits(wait).await;
         }
         if std::mem::take(&mut healing.anew) {
             healing.watch = Box::pin((healing.start)());
@@ -82,8 +106,9 @@ where
             Ok(Event::Init | Event::InitApply(_) | Event::InitDone) => {}
             Err(error) => {
                 let asked = status_of(error).map(asked_wait).unwrap_or_default();
-                let wait = healing.backoff.after_failure(Instant::now(), asked, rand::random());
-                healing.wait = Some(wait);
+                let whole = healing.backoff.after_failure(Instant::now(), asked, rand::random());
+                let asked = asked.min(MOST);
+                healing.wait = Some(Wait { asked, rest: whole.saturating_sub(asked) });
                 healing.anew = cannot_go_on(error);
             }
         }
@@ -170,7 +195,8 @@ mod tests {
             stream::iter(watches.lock().unwrap().next().unwrap_or_default())
         };
         let begin = Instant::now();
-        let at: Vec<f64> = healing(start).map(|_| begin.elapsed().as_secs_f64()).collect().await;
+        let never = watch::channel(0).1;
+        let at: Vec<f64> = healing(start, never).map(|_| begin.elapsed().as_secs_f64()).collect().await;
         (at, *started.lock().unwrap())
     }
 
@@ -232,6 +258,30 @@ mod tests {
         let watch = (0..8).flat_map(|_| [Ok(Event::Init), failed()]).collect();
         let (at, _) = times(vec![watch]).await;
         assert!(at[15] > 20.0, "eight lists within {} s", at[15]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_a_pause_ends_a_wait_but_not_one_that_the_server_asked_for() {
+        for (asked, ends) in [(0, 1), (20, 20)] {
+            let failures = (0..8).map(|number| if number < 7 { unreachable() } else { refused(429, asked) });
+            let items = Mutex::new(failures.chain([unreachable(), Ok(Event::InitDone)]).collect());
+            let (resume, resumed) = watch::channel(0);
+            let start = || stream::iter(std::mem::take::<Vec<Item>>(&mut items.lock().unwrap()));
+            let mut events = std::pin::pin!(healing(start, resumed));
+            for _ in 0..8 {
+                assert!(events.next().await.unwrap().is_err());
+            }
+            let began = Instant::now();
+            let resumes = async {
+                sleep(Duration::from_secs(1)).await;
+                resume.send_replace(1);
+            };
+            let (next, ()) = tokio::join!(events.next(), resumes);
+            assert!(next.unwrap().is_err());
+            assert_eq!(began.elapsed(), Duration::from_secs(ends));
+            assert!(events.next().await.unwrap().is_ok());
+            assert!(began.elapsed() <= Duration::from_secs(ends) + FIRST, "and the waits are short again");
+        }
     }
 
     #[tokio::test(start_paused = true)]

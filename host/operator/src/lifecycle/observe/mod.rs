@@ -5,9 +5,11 @@
 mod changes;
 mod healing;
 mod own_writes;
+mod progress;
 mod secrets;
 mod stores;
 mod surroundings;
+mod waking;
 
 pub(crate) use changes::Change;
 pub(crate) use own_writes::OwnWrites;

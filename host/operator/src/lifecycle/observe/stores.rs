@@ -3,10 +3,11 @@
 //! Secrets without one of the two labels are never asked for: the watches select by label, and one
 //! selector cannot say "or", hence two caches. A watch lasts 60 s at most, so that a connection that died
 //! silently is noticed soon. A process that is elected does not wait for that: it begins every watch anew, with
-//! a list ([`Stores::read_anew`]).
+//! a list ([`Stores::read_anew`]). Nor does one whose pause is over: its watches go on from where they were, see
+//! [`waking`](super::waking).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use egress_proxies_core::crd::{CLOUD_INIT_LABEL, PROXY_AUTH_LABEL, Proxy};
 use egress_proxies_core::ids::ProxyKey;
@@ -23,6 +24,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::changes::{Change, Changes};
 use super::healing::{healing, status_of};
+use super::progress::{Anew, Progress, SoFar};
+use super::waking::waking;
+use crate::leadership::Leadership;
 
 /// Longest time of one watch request.
 const WATCH_SECONDS: u32 = 60;
@@ -80,41 +84,6 @@ pub(crate) struct Stores {
     anew: Anew,
 }
 
-/// A second beginning of all watches.
-#[derive(Debug, Clone, Default)]
-struct Anew {
-    asked: CancellationToken,
-    progress: Vec<Progress>,
-}
-
-/// How far one watch is.
-#[derive(Debug, Clone)]
-struct Progress {
-    watch: String,
-    /// Its first list is in the cache.
-    filled: CancellationToken,
-    /// Its second one is.
-    anew: CancellationToken,
-    so_far: Arc<SoFar>,
-}
-
-/// What came for a list.
-#[derive(Debug, Default)]
-struct SoFar {
-    /// Objects, and ends of lists, until one was complete.
-    received: AtomicU64,
-    /// The code of the last answer, if it was a failure; zero if there was none.
-    failure: AtomicU16,
-}
-
-impl SoFar {
-    /// The API server answers so to everybody, as far as can be known: the kind is not installed yet, or it has
-    /// too much to do, or trouble of its own.
-    fn is_everybodys(&self) -> bool {
-        matches!(self.failure.load(Ordering::Relaxed), 404 | 429 | 500..)
-    }
-}
-
 impl Stores {
     /// Resolves when each cache was filled once. Nothing may be concluded from an absence before.
     pub(crate) async fn filled(&self) -> Result<(), WatchEnded> {
@@ -130,6 +99,16 @@ impl Stores {
         for progress in &self.anew.progress {
             progress.anew.cancelled().await;
         }
+    }
+
+    /// True if each cache is from a list that was begun after the election.
+    pub(crate) fn are_of_this_lead(&self) -> bool {
+        self.anew.progress.iter().all(|progress| progress.so_far.is_of_this_lead())
+    }
+
+    /// True until each watch was asked for anew since the last pause and is answered.
+    pub(crate) fn are_behind(&self) -> bool {
+        self.anew.progress.iter().any(|progress| progress.so_far.is_behind())
     }
 
     /// Grows with each object and each end of a list that is waited for.
@@ -165,9 +144,10 @@ pub(crate) type Watch = (String, BoxFuture<'static, ()>);
 pub(crate) fn open(
     client: &Client,
     namespaces: &Namespaces,
+    leadership: &Leadership,
     on_change: &Arc<dyn OnChange>,
 ) -> (Stores, Vec<Watch>) {
-    let mut opening = Opening { client, namespaces, anew: Anew::default(), watches: Vec::new() };
+    let mut opening = Opening { client, namespaces, leadership, anew: Anew::default(), watches: Vec::new() };
     let told = Arc::clone(on_change);
     let proxies = opening.cache(&watcher::Config::default(), move || {
         let told = Arc::clone(&told);
@@ -192,6 +172,7 @@ type Tell = Box<dyn Fn(Change) + Send>;
 struct Opening<'a> {
     client: &'a Client,
     namespaces: &'a Namespaces,
+    leadership: &'a Leadership,
     anew: Anew,
     watches: Vec<Watch>,
 }
@@ -213,24 +194,17 @@ impl Opening<'_> {
         };
         let mut parts = Vec::new();
         for scope in scopes {
+            let name = watch_name::<K>(config, scope.as_deref());
+            let progress = Progress::new(name.clone(), self.leadership);
+            let client = waking(self.client, &progress.so_far);
             let api = match &scope {
-                None => Api::<K>::all(self.client.clone()),
-                Some(namespace) => Api::<K>::namespaced(self.client.clone(), namespace),
+                None => Api::<K>::all(client),
+                Some(namespace) => Api::<K>::namespaced(client, namespace),
             };
             let (reader, writer) = store();
-            let name = watch_name::<K>(config, scope.as_deref());
-            let (filled, anew) = (CancellationToken::new(), CancellationToken::new());
-            let so_far = Arc::<SoFar>::default();
-            let (watch, told) = (name.clone(), Arc::clone(&so_far));
-            let progress = Progress { watch, filled: filled.clone(), anew, so_far };
             let config = config.clone().timeout(WATCH_SECONDS);
-            let asked = self.anew.asked.clone();
-            let watch = follow(
-                (api, config),
-                Filling::new(writer, tell(), filled, told),
-                asked,
-                progress.anew.clone(),
-            );
+            let filling = Filling::new(writer, tell(), &progress);
+            let watch = follow((api, config), filling, self.anew.asked.clone(), progress.anew.clone());
             self.watches.push((name, watch.boxed()));
             self.anew.progress.push(progress);
             parts.push((scope, reader));
@@ -246,7 +220,7 @@ fn watch_name<K: Resource<DynamicType = ()>>(config: &watcher::Config, scope: Op
     format!("the watch of {}{labelled}{within}", K::plural(&()))
 }
 
-/// Watches, and once it is asked to begins anew.
+/// Watches, and once it is asked to begins anew. Who is elected at once lists after that, and need not list again.
 async fn follow<K>(
     (api, config): (Api<K>, watcher::Config),
     mut cache: Filling<K>,
@@ -257,9 +231,11 @@ async fn follow<K>(
 {
     let start =
         || watcher(api.clone(), config.clone()).modify(|object: &mut K| object.managed_fields_mut().clear());
-    if asked.run_until_cancelled(cache.pass_on(healing(start))).await.is_none() {
+    let resumed = cache.so_far.resumed.clone();
+    cache.so_far.elected_soon().await;
+    if asked.run_until_cancelled(cache.pass_on(healing(start, resumed.clone()))).await.is_none() {
         cache.listed = anew;
-        cache.pass_on(healing(start)).await;
+        cache.pass_on(healing(start, resumed)).await;
     }
 }
 
@@ -274,7 +250,8 @@ struct Filling<K: Resource<DynamicType = ()> + Clone + 'static> {
 }
 
 impl<K: Resource<DynamicType = ()> + Clone + 'static> Filling<K> {
-    fn new(writer: Writer<K>, tell: Tell, listed: CancellationToken, so_far: Arc<SoFar>) -> Self {
+    fn new(writer: Writer<K>, tell: Tell, progress: &Progress) -> Self {
+        let (listed, so_far) = (progress.filled.clone(), Arc::clone(&progress.so_far));
         Self { writer, changes: Changes::default(), tell, listed, so_far }
     }
 
@@ -287,7 +264,7 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> Filling<K> {
                 Ok(event) => self.take_in(&event),
                 Err(error) => {
                     let code = status_of(&error).map_or(0, |status| status.code);
-                    self.so_far.failure.store(code, Ordering::Relaxed);
+                    self.so_far.failed(code);
                     tracing::warn!(kind = %K::kind(&()), %error, "watch failed, it is started anew");
                 }
             }
@@ -297,13 +274,7 @@ impl<K: Resource<DynamicType = ()> + Clone + 'static> Filling<K> {
     fn take_in(&mut self, event: &watcher::Event<K>) {
         self.writer.apply_watcher_event(event);
         self.changes.of(event).into_iter().for_each(&self.tell);
-        // The marker before a list is no answer.
-        if !matches!(event, watcher::Event::Init) {
-            self.so_far.failure.store(0, Ordering::Relaxed);
-            if !self.listed.is_cancelled() {
-                self.so_far.received.fetch_add(1, Ordering::Relaxed);
-            }
-        }
+        self.so_far.came(event, !self.listed.is_cancelled());
         if matches!(event, watcher::Event::InitDone) {
             self.listed.cancel();
         }
@@ -347,7 +318,7 @@ mod tests {
             Event::InitDone,
             Event::Delete(object("a", "5")),
         ];
-        Filling::new(writer, tell, CancellationToken::new(), Arc::default())
+        Filling::new(writer, tell, &Progress::new("a watch".to_owned(), &Leadership::alone()))
             .pass_on(futures::stream::iter(events.map(Ok)))
             .await;
         let mut told = told.lock().unwrap().clone();

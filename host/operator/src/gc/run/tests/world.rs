@@ -132,7 +132,8 @@ pub(super) struct World {
     /// After the first list of a pass, whichever that is, and after that of the Proxies.
     between: Mutex<Option<Hook>>,
     after_proxies: Mutex<Option<Hook>>,
-    pub(super) leads: AtomicBool,
+    leads: AtomicBool,
+    resumed: watch::Sender<u64>,
     /// Stops leading once so many deletes were sent.
     pub(super) leads_for: AtomicUsize,
     pub(super) outcomes: Mutex<Vec<PassOutcome>>,
@@ -154,6 +155,7 @@ impl World {
             between: Mutex::default(),
             after_proxies: Mutex::default(),
             leads: AtomicBool::new(true),
+            resumed: watch::channel(0).0,
             leads_for: AtomicUsize::new(usize::MAX),
             outcomes: Mutex::default(),
             removed: Mutex::default(),
@@ -188,6 +190,16 @@ impl World {
         *self.after_proxies.lock().unwrap() = Some(Box::new(act));
     }
 
+    pub(super) fn pauses(&self) {
+        self.leads.store(false, Ordering::SeqCst);
+    }
+
+    /// The pause is over.
+    pub(super) fn resumes(&self) {
+        self.resumed.send_modify(|pauses| *pauses += 1);
+        self.leads.store(true, Ordering::SeqCst);
+    }
+
     fn deletes(&self) -> usize {
         self.clouds.values().map(|cloud| cloud.lock().unwrap().deleted.len()).sum()
     }
@@ -210,7 +222,12 @@ impl World {
             policy: Policy::default(),
             interval: INTERVAL,
             dry_run: false,
-            leadership: Leadership { elected, may_act: Arc::new(may_act), shared: true },
+            leadership: Leadership {
+                elected,
+                may_act: Arc::new(may_act),
+                resumed: self.resumed.subscribe(),
+                shared: true,
+            },
             clock: Arc::new(TestClock(Instant::now())),
             metrics: Arc::<Self>::clone(self),
         };
@@ -370,8 +387,8 @@ impl Provider for Fake {
     fn delete<'a>(&'a self, target: &'a InstanceRef) -> Call<'a, Deletion> {
         self.answer(move |cloud| {
             if std::mem::take(&mut cloud.pauses_at_delete) {
-                self.world.upgrade().unwrap().leads.store(false, Ordering::SeqCst);
-                return Err(Failure::new(Reason::Transient, "held back"));
+                self.world.upgrade().unwrap().pauses();
+                return Err(Failure::new(Reason::Host(HostFault::HeldBack), "held back"));
             }
             cloud.deleted.push(target.clone());
             if cloud.deletes_fail.contains(&target.id) {
