@@ -1,6 +1,6 @@
 //! What becomes of each effect of an operator process: it is carried out, refused, answered late, its answer
-//! is lost, or the process ends there. A process that has ended has no further effects, whatever was under
-//! way in it.
+//! is lost, or the process ends there, or its lead pauses. A process that has ended has no further effects, whatever
+//! was under way in it; one that pauses begins none, and goes on afterwards.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
 /// A call of the provider, or a request about one Proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,9 +37,13 @@ pub(crate) enum Way {
     After,
     /// It goes on; the effect has happened, its answer is lost.
     Lost,
+    /// Its lead pauses before the effect is sent.
+    PausesBefore,
+    /// Its lead pauses when the effect has happened and its answer was not seen yet.
+    PausesAfter,
 }
 
-pub(crate) const WAYS: [Way; 3] = [Way::Before, Way::After, Way::Lost];
+pub(crate) const WAYS: [Way; 5] = [Way::Before, Way::After, Way::Lost, Way::PausesBefore, Way::PausesAfter];
 
 /// The `nth` effect of one kind in the life of a Proxy, from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,7 +65,27 @@ pub(crate) enum Fate {
     Late(Duration),
     /// The answer is a passed deadline; it happens after that.
     LandsLate(Duration),
+    /// The lead pauses, and it is held back. One that only reads is carried out.
+    HeldBack,
+    /// It happens, the lead pauses, and the answer is not waited for. Whoever only reads gets one.
+    BrokenOff,
 }
+
+impl Effect {
+    /// It changes nothing: the fence is not asked.
+    pub(crate) fn only_reads(self) -> bool {
+        match self {
+            Self::Look | Self::Validate | Self::Get | Self::List => true,
+            Self::Metadata | Self::Status | Self::Create | Self::Delete => false,
+        }
+    }
+}
+
+/// A pause at an effect: longer than it may take until a write is broken off.
+const PAUSE: Duration = Duration::from_millis(500);
+/// From the beginning of a pause until nothing of which the question was asked before it can begin any more, on a
+/// machine that is busy.
+const ASKED_BEFORE: Duration = Duration::from_millis(200);
 
 /// Longest time between the start of a provider call and its effect, as the fake provider says of itself.
 pub(crate) const LONGEST_CALL: Duration = Duration::from_millis(400);
@@ -71,7 +96,11 @@ struct State {
     /// So many effects of a hundred go wrong.
     weather: u32,
     /// The process fares so at the effect that is so many from now.
-    ends: Option<(usize, Way)>,
+    strikes: Option<(usize, Way)>,
+    /// The lead pauses: since when, and until when.
+    pause: Option<(Instant, Instant)>,
+    /// What began in a pause.
+    begun_in_pause: Vec<Effect>,
     seen: Vec<Effect>,
     struck: BTreeMap<&'static str, u64>,
     /// Writes that were under way when their process ended: they may land whenever the API server comes to it.
@@ -99,20 +128,63 @@ impl Fates {
     /// All is well at first; what goes wrong later follows from the seed.
     pub(crate) fn of_seed(seed: u64) -> Arc<Self> {
         let rng = StdRng::seed_from_u64(seed);
-        let (seen, struck) = (Vec::new(), BTreeMap::new());
-        let state = State { once: None, weather: 0, ends: None, seen, struck, torn: 0, rng };
+        let state = State {
+            once: None,
+            weather: 0,
+            strikes: None,
+            pause: None,
+            begun_in_pause: Vec::new(),
+            seen: Vec::new(),
+            struck: BTreeMap::new(),
+            torn: 0,
+            rng,
+        };
         Arc::new(Self { state: Mutex::new(state) })
+    }
+
+    /// The lead pauses for so long.
+    pub(crate) fn pause(&self, length: Duration) {
+        self.state.lock().unwrap().pauses(length);
+    }
+
+    /// Whether the lead is not paused.
+    pub(crate) fn may_act(&self) -> bool {
+        self.state.lock().unwrap().pause.is_none()
+    }
+
+    /// Ends pauses when they are over, for ever, and counts them. As in the election it is told before anybody may act.
+    pub(crate) async fn end_pauses(&self, resumed: &watch::Sender<u64>) {
+        loop {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            let mut state = self.state.lock().unwrap();
+            if state.pause.is_some_and(|(_, until)| Instant::now() >= until) {
+                resumed.send_modify(|pauses| *pauses += 1);
+                state.pause = None;
+            }
+        }
+    }
+
+    /// Resolves when the lead is not paused.
+    pub(crate) async fn after_a_pause(&self) {
+        while !self.may_act() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Effects that began while nobody might act.
+    pub(crate) fn begun_in_pause(&self) -> Vec<Effect> {
+        self.state.lock().unwrap().begun_in_pause.clone()
     }
 
     /// So many effects of a hundred go wrong from now on; with none, nothing else does either.
     pub(crate) fn weather(&self, percent: u32) {
         let mut state = self.state.lock().unwrap();
         state.weather = percent;
-        state.ends = state.ends.filter(|_| percent > 0);
+        state.strikes = state.strikes.filter(|_| percent > 0);
     }
 
-    pub(crate) fn ends_in(&self, effects: usize, way: Way) {
-        self.state.lock().unwrap().ends = Some((effects, way));
+    pub(crate) fn strikes_in(&self, effects: usize, way: Way) {
+        self.state.lock().unwrap().strikes = Some((effects, way));
     }
 
     /// All effects so far, in order.
@@ -133,8 +205,11 @@ impl Fates {
     fn draw(&self, effect: Effect) -> Fate {
         let mut state = self.state.lock().unwrap();
         state.seen.push(effect);
+        if state.pause.is_some_and(|(since, _)| since.elapsed() > ASKED_BEFORE) {
+            state.begun_in_pause.push(effect);
+        }
         let nth = state.seen.iter().filter(|seen| **seen == effect).count();
-        let ends = match &mut state.ends {
+        let strikes = match &mut state.strikes {
             Some((left, way)) if *left <= 1 => Some(*way),
             Some((left, _)) => {
                 *left -= 1;
@@ -143,12 +218,15 @@ impl Fates {
             None => None,
         };
         let once = state.once.filter(|(point, _)| *point == Point { effect, nth }).map(|(_, way)| way);
-        let fate = match ends.or(once) {
+        let fate = match strikes.or(once) {
             Some(way) => fate_of(way),
             None => state.draw_weather(),
         };
-        if ends.is_some() {
-            state.ends = None;
+        if strikes.is_some() {
+            state.strikes = None;
+        }
+        if matches!(fate, Fate::HeldBack | Fate::BrokenOff) {
+            state.pauses(PAUSE);
         }
         if let Some(name) = name_of(fate) {
             *state.struck.entry(name).or_default() += 1;
@@ -162,10 +240,19 @@ fn fate_of(way: Way) -> Fate {
         Way::Before => Fate::DiesBefore,
         Way::After => Fate::DiesAfter,
         Way::Lost => Fate::AnswerLost,
+        Way::PausesBefore => Fate::HeldBack,
+        Way::PausesAfter => Fate::BrokenOff,
     }
 }
 
 impl State {
+    fn pauses(&mut self, length: Duration) {
+        let now = Instant::now();
+        let (since, until) = self.pause.unwrap_or((now, now));
+        self.pause = Some((since, until.max(now + length)));
+        *self.struck.entry("pauses").or_default() += 1;
+    }
+
     fn draw_weather(&mut self) -> Fate {
         let (rng, percent) = (&mut self.rng, self.weather);
         if percent == 0 || rng.random_range(0..100) >= percent {
@@ -192,7 +279,27 @@ fn name_of(fate: Fate) -> Option<&'static str> {
         Fate::AnswerLost => Some("answers lost"),
         Fate::Late(_) => Some("answers late"),
         Fate::LandsLate(_) => Some("effects after their deadline"),
+        Fate::HeldBack => Some("held back by a pause"),
+        Fate::BrokenOff => Some("broken off by a pause when they had happened"),
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_effect_that_begins_in_a_pause_is_found() {
+    let fates = Fates::calm();
+    let process = Process::new(Arc::clone(&fates));
+    let begins = |effect| process.act(effect, |fate| assert_eq!(fate, Fate::Fine));
+    fates.pause(Duration::from_secs(1));
+    assert!(!fates.may_act());
+    begins(Effect::Create);
+    assert_eq!(fates.begun_in_pause(), [], "it was asked for before");
+    tokio::time::advance(ASKED_BEFORE * 2).await;
+    begins(Effect::Delete);
+    let resumed = watch::channel(0).0;
+    let ended = tokio::time::timeout(Duration::from_secs(1), fates.end_pauses(&resumed)).await;
+    assert!(ended.is_err() && fates.may_act() && *resumed.borrow() == 1);
+    begins(Effect::Get);
+    assert_eq!(fates.begun_in_pause(), [Effect::Delete]);
 }
 
 /// One operator process.
@@ -218,7 +325,8 @@ impl UnderWay {
 impl Drop for UnderWay {
     fn drop(&mut self) {
         self.process.under_way.fetch_sub(1, Ordering::SeqCst);
-        if !self.is_answered {
+        // What a pause breaks off has landed long before its process begins anything again.
+        if !self.is_answered && *self.process.ended.lock().unwrap() {
             self.process.fates.state.lock().unwrap().torn += 1;
         }
     }
@@ -235,6 +343,11 @@ impl Process {
     pub(crate) fn act<T>(&self, effect: Effect, act: impl FnOnce(Fate) -> T) -> T {
         let ended = self.ended.lock().unwrap();
         act(if *ended { Fate::DiesBefore } else { self.fates.draw(effect) })
+    }
+
+    /// Resolves when its lead is not paused.
+    pub(crate) async fn after_a_pause(&self) {
+        self.fates.after_a_pause().await;
     }
 
     /// From now on it has no effects.

@@ -58,7 +58,8 @@ pub(crate) async fn happen(world: &World, event: Event, kill: &mpsc::Sender<Dura
         Event::Stop(which) => world.cloud.harm(which, true),
         Event::Weather(percent) => world.fates.weather(percent),
         Event::Kill => drop(kill.send(Duration::from_millis(100)).await),
-        Event::EndIn(effects, way) => world.fates.ends_in(effects, way),
+        Event::Pause(millis) => world.fates.pause(Duration::from_millis(millis)),
+        Event::AtEffect(effects, way) => world.fates.strikes_in(effects, way),
     }
 }
 

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use egress_proxies_core::provider::Replacement;
 use egress_proxies_operator::kubernetes_client;
+use egress_proxies_operator::leadership::Leadership;
 use egress_proxies_operator::lifecycle::{self, LifecycleSetup};
 use kube::{Client, Config};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -78,8 +80,13 @@ impl World {
         };
         let Wiring { setup, fleet, verdicts } =
             Wiring::new(client, &self.namespace, Arc::new(providers), self.shelf.changes());
-        let setup = LifecycleSetup { leases: self.clients.counts(), ..setup };
+        let (asked, paused) = (Arc::clone(&self.fates), Arc::clone(&self.fates));
+        let (resume, resumed) = watch::channel(0);
+        let may_act = Arc::new(move || asked.may_act());
+        let leadership = Leadership { may_act, resumed, ..Leadership::alone() };
+        let setup = LifecycleSetup { leases: self.clients.counts(), leadership, ..setup };
         let mut tasks = JoinSet::new();
+        tasks.spawn(async move { paused.end_pauses(&resume).await });
         let run = lifecycle::run(setup, CancellationToken::new());
         tasks.spawn(async move { run.await.unwrap() });
         tasks.spawn(judge(fleet, verdicts, |_| false));
@@ -94,10 +101,13 @@ impl World {
         }
     }
 
-    /// Why it must not go on: a Proxy had two living machines.
-    pub(crate) fn check_doubles(&self) -> Result<(), String> {
-        let doubles = self.cloud.doubles();
-        if doubles.is_empty() { Ok(()) } else { Err(format!("two machines: {doubles:?}")) }
+    /// Why it must not go on: a Proxy had two living machines, or something was begun in a pause.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let (doubles, begun) = (self.cloud.doubles(), self.fates.begun_in_pause());
+        if !doubles.is_empty() {
+            return Err(format!("two machines: {doubles:?}"));
+        }
+        if begun.is_empty() { Ok(()) } else { Err(format!("begun in a pause: {begun:?}")) }
     }
 }
 

@@ -48,7 +48,7 @@ async fn life(world: &World) -> Result<(), String> {
     if left.len() != 1 || !is_left || world.cloud.landing() != 0 {
         return Err(format!("left behind: {left:?}, not {second} alone"));
     }
-    world.check_doubles()
+    world.check()
 }
 
 /// Ready with its one machine, the value taken up and nothing of it left to do; the machine.
@@ -65,7 +65,7 @@ async fn served(world: &World, value: &str, born: u64) -> Result<String, String>
     if there.len() != 1 || there[0].as_str() != machine || world.cloud.born() != born {
         return Err(format!("{value}: {machine} of {there:?}, {} made, not {born}", world.cloud.born()));
     }
-    world.check_doubles()?;
+    world.check()?;
     Ok(machine)
 }
 

@@ -1,5 +1,5 @@
-//! The operator is stopped at every effect in the life of a Proxy, in each way, and started again: the end is
-//! the same. One machine for a living Proxy, none for a dead one, never two.
+//! The operator is stopped at every effect in the life of a Proxy, in each way, and started again, or it pauses
+//! there: the end is the same. One machine for a living Proxy, none for a dead one, never two.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -136,7 +136,7 @@ async fn life(world: &World) -> Result<(), String> {
     if !left.is_empty() || landing != 0 {
         return Err(format!("left behind: {left:?}, {landing} under way"));
     }
-    world.check_doubles()
+    world.check()
 }
 
 async fn ready_with_one_machine(world: &World, generation: i64) -> Result<(), String> {
@@ -151,5 +151,5 @@ async fn ready_with_one_machine(world: &World, generation: i64) -> Result<(), St
     if names != [named.as_str()] {
         return Err(format!("status names {named}, the cloud has {names:?}"));
     }
-    world.check_doubles()
+    world.check()
 }

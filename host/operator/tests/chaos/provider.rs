@@ -113,6 +113,7 @@ impl FakeProvider {
         later: impl FnOnce(&Cloud, Duration),
     ) -> Call<'_, T> {
         let lost = || Failure::new(Reason::Transient, "connection lost");
+        let held_back = || Failure::new(Reason::Host(HostFault::HeldBack), "a request was held back");
         self.process.act(effect, |fate| -> Call<'_, T> {
             match fate {
                 Fate::DiesBefore => Box::pin(self.process.ends()),
@@ -120,7 +121,17 @@ impl FakeProvider {
                     drop(act(&self.cloud));
                     Box::pin(self.process.ends())
                 }
-                Fate::Fine => {
+                Fate::HeldBack if !effect.only_reads() => Box::pin(async move { Err(held_back()) }),
+                // Of several requests the first did it; that another one was held back shows when the pause is over.
+                Fate::BrokenOff if !effect.only_reads() => {
+                    drop(act(&self.cloud));
+                    let process = Arc::clone(&self.process);
+                    Box::pin(async move {
+                        process.after_a_pause().await;
+                        Err(held_back())
+                    })
+                }
+                Fate::Fine | Fate::HeldBack | Fate::BrokenOff => {
                     let answer = act(&self.cloud);
                     Box::pin(async move { answer })
                 }
@@ -194,7 +205,7 @@ impl Provider for FakeProvider {
                         Ok(Listing { items, unreachable: Vec::new() })
                     })
                 }
-                Fate::Fine => {
+                Fate::Fine | Fate::HeldBack | Fate::BrokenOff => {
                     let items = self.cloud.list(owner);
                     Box::pin(async { Ok(Listing { items, unreachable: Vec::new() }) })
                 }

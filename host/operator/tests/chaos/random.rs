@@ -27,15 +27,21 @@ const PATIENCE: Duration = Duration::from_mins(4);
 /// So many schedules meet everything that schedules have.
 const MANY: u64 = 100;
 /// What that is.
-const MET: [&str; 7] = [
+const MET: [&str; 10] = [
+    "broken off by a pause when they had happened",
     "deletes of a machine with a lease, for a cause",
     "drains",
+    "fair worlds with as many away as may be",
+    "held back by a pause",
     "leases",
     "machines left behind on purpose",
     "operators killed",
+    "pauses",
     "replace values that a machine went for",
-    "worlds with as many away as may be",
 ];
+/// In so many worlds of a hundred the witness may have missed something, so that some accounts say nothing.
+const GAPS: u64 = 5;
+const WITH_GAPS: &str = "worlds that were not seen all the time";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_the_schedule_calm_ends_with_one_machine_per_living_proxy_and_no_other() {
@@ -65,6 +71,8 @@ async fn whatever_the_schedule_calm_ends_with_one_machine_per_living_proxy_and_n
     assert!(failures.is_empty(), "seeds that failed: {failures:?}");
     let unmet: Vec<_> = MET.iter().filter(|name| totals.get(*name).is_none_or(|count| *count == 0)).collect();
     assert!(done < MANY || unmet.is_empty(), "{done} schedules without {unmet:?}");
+    let gaps = totals.get(WITH_GAPS).copied().unwrap_or_default();
+    assert!(done < MANY || gaps * 100 <= done * GAPS, "{gaps} {WITH_GAPS}");
 }
 
 struct Run {
@@ -92,6 +100,7 @@ async fn run(access: &Access, schedule: Schedule) -> Run {
     let result = match result {
         Ok(accounts) => {
             counts.extend(accounts);
+            counts.insert(WITH_GAPS, u64::from(witness.seen().has_gaps()));
             Ok(())
         }
         Err(error) => Err(format!("{error}\n{schedule}\n  {}", world.cloud.story())),
@@ -128,14 +137,14 @@ async fn story(
     for (wait, event) in &schedule.events {
         tokio::time::sleep(Duration::from_millis(*wait)).await;
         happen(world, *event, &kill).await;
-        world.check_doubles()?;
+        world.check()?;
     }
     calm(world, &schedule.terms).await;
     let deadline = Instant::now() + PATIENCE;
     let evidence = || evidence(world, witness, schedule);
     loop {
         let missing = settles(world, &evidence).await;
-        world.check_doubles()?;
+        world.check()?;
         match missing {
             Ok(left) => {
                 let mut counts = evidence().accounts()?;

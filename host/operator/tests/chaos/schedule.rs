@@ -8,7 +8,7 @@ use egress_proxies_core::provider::{MaxUnavailable, Replacement};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::gate::Way;
+use crate::gate::{WAYS, Way};
 use crate::provider::Component;
 
 /// Names that users give.
@@ -57,8 +57,10 @@ pub(crate) enum Event {
     Weather(u32),
     /// The operator is killed, whatever it does.
     Kill,
-    /// It ends at an effect that is so many from now.
-    EndIn(usize, Way),
+    /// Its lead pauses for so many milliseconds, whatever it does.
+    Pause(u64),
+    /// It ends, or pauses, at an effect that is so many from now.
+    AtEffect(usize, Way),
 }
 
 impl Event {
@@ -70,7 +72,8 @@ impl Event {
             | Self::Vanish(_)
             | Self::Stop(_)
             | Self::Weather(_)
-            | Self::EndIn(..) => true,
+            | Self::Pause(_)
+            | Self::AtEffect(..) => true,
             Self::Create(_)
             | Self::Delete(_)
             | Self::Recreate(_)
@@ -153,7 +156,7 @@ impl fmt::Display for Schedule {
 /// `number` is that of no other event.
 fn event(rng: &mut StdRng, number: usize) -> Event {
     let name = NAMES[rng.random_range(0..NAMES.len())];
-    match rng.random_range(0..48) {
+    match rng.random_range(0..50) {
         0..5 => Event::Create(name),
         5..8 => Event::Delete(name),
         8..11 => Event::Recreate(name),
@@ -170,12 +173,13 @@ fn event(rng: &mut StdRng, number: usize) -> Event {
         23 => Event::Stop(rng.random_range(0..8)),
         24..27 => Event::Weather(if rng.random_bool(0.3) { 0 } else { rng.random_range(5..50) }),
         27..29 => Event::Kill,
-        29..34 => Event::EndIn(rng.random_range(1..12), way(rng)),
+        29..34 => Event::AtEffect(rng.random_range(1..12), way(rng)),
         34..38 => Event::Replace(name, number),
         38..40 => Event::Abandon(name, if rng.random() { Component::Failed } else { Component::Removed }),
         40 => Event::SaysAbandon(name),
         41..45 => Event::Lease(name),
         45 => Event::GiveBack(name),
+        46..48 => Event::Pause(rng.random_range(100..1500)),
         _ => Event::PortOfAll(3128 + rng.random_range(0..3)),
     }
 }
@@ -189,11 +193,7 @@ fn component(rng: &mut StdRng) -> Component {
 }
 
 fn way(rng: &mut StdRng) -> Way {
-    match rng.random_range(0..3) {
-        0 => Way::Before,
-        1 => Way::After,
-        _ => Way::Lost,
-    }
+    WAYS[rng.random_range(0..WAYS.len())]
 }
 
 #[test]

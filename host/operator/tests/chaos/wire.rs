@@ -47,7 +47,7 @@ where
         async move {
             let effect = effect_of(&request);
             let fate = effect.map_or(Fate::Fine, |effect| process.act(effect, |fate| fate));
-            let is_write = matches!(effect, Some(Effect::Status | Effect::Metadata));
+            let is_write = effect.is_some_and(|effect| !effect.only_reads());
             let sender = Arc::clone(&process);
             let send = async move {
                 let under_way = is_write.then(|| sender.sends());
@@ -61,6 +61,20 @@ where
             };
             match fate {
                 Fate::Fine => send.await,
+                // The fence is asked while it waits for a connection, and again while it waits for its answer.
+                Fate::HeldBack => {
+                    if is_write {
+                        process.after_a_pause().await;
+                    }
+                    send.await
+                }
+                Fate::BrokenOff => {
+                    let answer = send.await;
+                    if is_write {
+                        process.after_a_pause().await;
+                    }
+                    answer
+                }
                 Fate::Refused => Err("the connection was refused".into()),
                 Fate::DiesBefore => process.ends().await,
                 Fate::DiesAfter => {

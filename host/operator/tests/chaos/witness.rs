@@ -128,6 +128,11 @@ fn tell(world: &World, proxy: &Proxy) {
 }
 
 impl Seen {
+    /// Not everything was seen.
+    pub(crate) fn has_gaps(&self) -> bool {
+        self.beginnings > 1
+    }
+
     pub(crate) fn note(&mut self, proxy: &Proxy) {
         let object = ObjectFacts::of(proxy).unwrap();
         let status = &object.status;

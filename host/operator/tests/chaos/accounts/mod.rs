@@ -51,7 +51,9 @@ impl Evidence {
         counts.insert("replace values that a machine went for", number(taken_up));
         counts.insert("drains", number(drains));
         counts.insert("leases", number(self.held.len()));
-        counts.insert("worlds with as many away as may be", u64::from(self.as_many_away_as_may_be()));
+        let full = u64::from(self.as_many_away_as_may_be());
+        counts.insert("worlds with as many away as may be", full);
+        counts.insert("fair worlds with as many away as may be", full * u64::from(self.terms.fair));
         Ok(counts)
     }
 
@@ -124,7 +126,7 @@ impl Evidence {
             || self.edited_between(last, next)
             || deleted
             || went_for_a_value()
-            || self.has_gaps()
+            || self.seen.has_gaps()
     }
 
     fn edited_between(&self, last: &Birth, next: &Birth) -> bool {
@@ -132,11 +134,6 @@ impl Evidence {
             let concerns = edit.uid.as_ref().map_or_else(|| uses_secret(&next.name), |uid| *uid == next.uid);
             concerns && edit.span.ended + HEARS_WITHIN > last.at && edit.span.began < next.at
         })
-    }
-
-    /// The witness does not know everything.
-    fn has_gaps(&self) -> bool {
-        self.seen.beginnings > 1
     }
 
     /// A machine with a lease goes only when it has drained for its time, or of itself, or with its Proxy. How
@@ -166,7 +163,7 @@ impl Evidence {
         let life = self.seen.lives.get(&taken.uid);
         let since = life.and_then(|life| life.drains.get(taken.machine.as_str()));
         let drained = since.is_some_and(|since| self.wall(taken.at) >= *since + drain);
-        with_its_proxy || by_itself || drain.is_zero() || drained || self.has_gaps()
+        with_its_proxy || by_itself || drain.is_zero() || drained || self.seen.has_gaps()
     }
 
     fn wall(&self, at: Instant) -> Timestamp {
