@@ -1,6 +1,7 @@
 //! The lifecycle loop under test, on a real API server, with a cloud in memory.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -37,6 +38,8 @@ pub(crate) struct Bench {
     pub(crate) cloud: Arc<Cloud>,
     pub(crate) shelf: Arc<Shelf>,
     pub(crate) config: Config,
+    /// The same for programs that read a file.
+    pub(crate) kubeconfig: PathBuf,
 }
 
 impl Bench {
@@ -49,8 +52,8 @@ impl Bench {
     pub(crate) async fn on(server: &ApiServer, purpose: &str) -> Self {
         let client = server.client();
         let namespace = server.namespace(&client, purpose).await;
-        let config = server.config();
-        Self { namespace, client, cloud: Cloud::new(), shelf: Shelf::new(), config }
+        let (config, kubeconfig) = (server.config(), server.kubeconfig());
+        Self { namespace, client, cloud: Cloud::new(), shelf: Shelf::new(), config, kubeconfig }
     }
 
     /// The operators to come reach the API server at this address; the test itself goes on as before.

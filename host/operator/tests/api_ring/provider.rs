@@ -11,6 +11,7 @@ use egress_proxies_core::provider::{
     Provider, ProviderInfo, ProviderSettings, Providers, Reason, Replacement, Tags,
 };
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::cloud::{Cloud, Fault, Verb, id_of};
 use crate::operator::Crash;
@@ -85,11 +86,18 @@ pub(crate) struct Configured {
     shelf: Arc<Shelf>,
     cloud: Arc<Cloud>,
     crash: Arc<Crash>,
+    /// When this process made or deleted something.
+    sent: Arc<Mutex<Vec<Instant>>>,
 }
 
 impl Configured {
     pub(crate) fn new(shelf: Arc<Shelf>, cloud: Arc<Cloud>, crash: Arc<Crash>) -> Self {
-        Self { shelf, cloud, crash }
+        Self { shelf, cloud, crash, sent: Arc::default() }
+    }
+
+    /// Writes down there when something is made or deleted.
+    pub(crate) fn noting(self, sent: &Arc<Mutex<Vec<Instant>>>) -> Self {
+        Self { sent: Arc::clone(sent), ..self }
     }
 }
 
@@ -106,6 +114,7 @@ impl Providers for Configured {
                 info: self.shelf.info(digest),
                 cloud: Arc::clone(&self.cloud),
                 crash: Arc::clone(&self.crash),
+                sent: Arc::clone(&self.sent),
             })),
         }
     }
@@ -119,6 +128,7 @@ struct FakeProvider {
     info: ProviderInfo,
     cloud: Arc<Cloud>,
     crash: Arc<Crash>,
+    sent: Arc<Mutex<Vec<Instant>>>,
 }
 
 impl FakeProvider {
@@ -127,6 +137,9 @@ impl FakeProvider {
         verb: Verb,
         act: impl FnOnce(&Cloud) -> Result<T, Failure>,
     ) -> Call<'_, T> {
+        if matches!(verb, Verb::Create | Verb::Delete) {
+            self.sent.lock().unwrap().push(Instant::now());
+        }
         let fault = self.cloud.fault(verb);
         if let Some(Fault::Refuse(failure)) = fault {
             return Box::pin(async move { Err(failure) });

@@ -17,6 +17,7 @@ use http_body_util::{BodyExt, Full};
 use kube::client::Body;
 use serde_json::Value;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tower::{BoxError, Layer, Service, ServiceExt};
 
 /// After so many effects nothing goes on: the effect happened, its answer never arrives.
@@ -61,6 +62,8 @@ pub(crate) type Right = (String, String, String);
 /// What the operator wrote, which rights it used, and who interrupts it.
 pub(crate) struct Spy {
     writes: Mutex<Vec<String>>,
+    /// When.
+    sent: Mutex<Vec<Instant>>,
     reads: Mutex<Vec<String>>,
     rights: Mutex<BTreeSet<Right>>,
     answers: Mutex<Option<Answer>>,
@@ -72,6 +75,7 @@ impl Spy {
     pub(crate) fn new(crash: Arc<Crash>) -> Arc<Self> {
         Arc::new(Self {
             writes: Mutex::default(),
+            sent: Mutex::default(),
             reads: Mutex::default(),
             answers: Mutex::default(),
             rights: Mutex::default(),
@@ -84,6 +88,11 @@ impl Spy {
     pub(crate) fn proxy_writes(&self) -> Vec<String> {
         let all = self.writes.lock().unwrap();
         all.iter().filter(|write| write.contains("/proxies/")).cloned().collect()
+    }
+
+    /// When it wrote, so far.
+    pub(crate) fn sent(&self) -> Vec<Instant> {
+        self.sent.lock().unwrap().clone()
     }
 
     /// The rights used so far.
@@ -170,6 +179,7 @@ where
                 act.await;
             }
             if write {
+                spy.sent.lock().unwrap().push(Instant::now());
                 spy.writes.lock().unwrap().push(line);
             } else if let Some((code, body)) = spy.read(format!("{} {path}", kind_of(request.uri()))) {
                 let body = Full::new(Bytes::from(body.to_string())).map_err(|never| match never {});

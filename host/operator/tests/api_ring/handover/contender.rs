@@ -40,6 +40,7 @@ pub(crate) struct Contender {
     pub(crate) acting: watch::Receiver<bool>,
     pub(crate) may_act: Arc<dyn Fn() -> bool + Send + Sync>,
     effects: Arc<Mutex<Vec<Instant>>>,
+    sent: Arc<Mutex<Vec<Instant>>>,
     cancel: CancellationToken,
     tasks: JoinSet<()>,
     ended: watch::Receiver<Option<(Instant, String)>>,
@@ -71,7 +72,8 @@ impl Contender {
         let client = kubernetes_client::builder(config(&link).await).unwrap();
         let client = client.with_layer(&SpyLayer(Arc::clone(&spy))).build();
         let (shelf, cloud) = (Arc::clone(&bench.shelf), Arc::clone(&bench.cloud));
-        let providers = Arc::new(Configured::new(shelf, cloud, Crash::never()));
+        let sent = Arc::default();
+        let providers = Arc::new(Configured::new(shelf, cloud, Crash::never()).noting(&sent));
         let Wiring { setup, fleet, verdicts } =
             Wiring::new(client, &bench.namespace, providers, bench.shelf.changes());
         let (acting, acts) = watch::channel(false);
@@ -85,7 +87,8 @@ impl Contender {
         let mut tasks = JoinSet::new();
         tasks.spawn(process(election, setup, cancel.clone(), end));
         tasks.spawn(judge(fleet.clone(), verdicts, |_| false));
-        Self { spy, link, election_link, fleet, acting: acts, may_act, effects, cancel, tasks, ended }
+        let acting = acts;
+        Self { spy, link, election_link, fleet, acting, may_act, effects, sent, cancel, tasks, ended }
     }
 
     /// Waits until it acts.
@@ -104,9 +107,12 @@ impl Contender {
         }
     }
 
-    /// When it asked and was allowed to act, before each effect and while it waits for one.
+    /// When it asked and was allowed to act, before each effect and while it waits for one; and when it wrote, made or
+    /// deleted something, whether or not it asked.
     pub(crate) fn effects(&self) -> Vec<Instant> {
-        self.effects.lock().unwrap().clone()
+        let asked = self.effects.lock().unwrap().clone();
+        let sent = self.sent.lock().unwrap().clone();
+        [asked, sent, self.spy.sent()].concat()
     }
 
     /// Waits until it has ended by itself: when and why.

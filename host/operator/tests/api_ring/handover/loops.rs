@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use egress_proxies_core::leader::Timing;
-use egress_proxies_core::provider::{Failure, Reason};
+use egress_proxies_core::provider::{Failure, HostFault, Reason};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
@@ -108,6 +108,45 @@ async fn a_leader_alone_that_pauses_goes_on_afterwards_with_all_that_became_due(
     assert_eq!(holder(&bench).await.as_deref(), Some("leader"));
     leader.stop().await;
     assert_eq!(holder(&bench).await, None, "given up as ever");
+}
+
+#[tokio::test]
+async fn a_leader_whose_watches_died_in_a_pause_makes_nothing_from_what_was_true_before_it() {
+    let Some(bench) = Bench::open("died-in-a-pause").await else { return };
+    let leader = Contender::start(&bench, "leader", short()).await;
+    leader.leads(SOON).await;
+    bench.secret("boot", json!({"crawl.example.com/cloud-init": "true"}), json!({"text": "before"})).await;
+    let cloud_init = json!({"secretRef": {"name": "boot", "key": "text"}});
+    bench.create("a", json!({"mode": "Managed", "provider": "fake", "cloudInit": cloud_init})).await;
+    bench.until_ready("a").await;
+    leader.cut_off();
+    leader.may_act_is(false, SOON).await;
+    bench.patch_secret("boot", json!({"stringData": {"text": "after"}})).await;
+    // Another machine is due at once.
+    bench.cloud.lose_machines();
+    leader.link.heal_for_new_connections();
+    leader.election_link.heal_for_new_connections();
+    leader.may_act_is(true, SOON).await;
+    let deadline = Instant::now() + Duration::from_mins(1);
+    while bench.cloud.born() == 1 && Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(bench.cloud.bootstraps(), ["before", "after"].map(|text| Some(text.to_owned())));
+    bench.until_ready("a").await;
+    leader.stop().await;
+}
+
+#[tokio::test]
+async fn a_call_that_was_held_back_says_nothing_although_its_process_may_act_again() {
+    let Some(bench) = Bench::open("held-back").await else { return };
+    let held_back = Failure::new(Reason::Host(HostFault::HeldBack), "a request of the call was held back");
+    bench.cloud.next(Verb::Create, Fault::Refuse(held_back));
+    let operator = bench.operator();
+    bench.create("a", managed()).await;
+    bench.until_ready("a").await;
+    assert_eq!((bench.cloud.born(), bench.cloud.count(Verb::Create)), (1, 2));
+    assert_eq!(operator.spy.proxy_writes().len(), 3, "none of them says that it failed");
+    operator.stop().await;
 }
 
 #[tokio::test]

@@ -14,7 +14,6 @@ use tokio::time::Instant;
 
 use super::link::Link;
 use crate::operator::Bench;
-use crate::support::api_server::ApiServer;
 
 /// Writes down the operator's pid and how it ended. Ends it when the test binary ends, however that ends.
 const SUPERVISOR: &str = r#"
@@ -40,19 +39,19 @@ pub(crate) struct Replica {
 impl Replica {
     /// Looks at the bench's namespace alone, and has its Lease there.
     pub(crate) async fn start(bench: &Bench, name: &str) -> Self {
-        Self::start_over(Link::to(&bench.config.cluster_url).await, bench, name).await
+        Self::start_over(Link::to(&bench.config.cluster_url).await, bench, name)
     }
 
     /// With the rights of this user.
     pub(crate) async fn start_as(bench: &Bench, name: &str, user: &str) -> Self {
         let link = Link::to(&bench.config.cluster_url).await;
-        let kubeconfig = kubeconfig(&link).await.replace("user: {", &format!("user: {{as: {user}, "));
+        let kubeconfig = kubeconfig(bench, &link).replace("user: {", &format!("user: {{as: {user}, "));
         Self::spawn(link, &kubeconfig, bench, name)
     }
 
     /// With all rights, over this link, which may be cut.
-    pub(crate) async fn start_over(link: Link, bench: &Bench, name: &str) -> Self {
-        let kubeconfig = kubeconfig(&link).await;
+    pub(crate) fn start_over(link: Link, bench: &Bench, name: &str) -> Self {
+        let kubeconfig = kubeconfig(bench, &link);
         Self::spawn(link, &kubeconfig, bench, name)
     }
 
@@ -151,6 +150,16 @@ impl Replica {
         self.until(text, within, async || self.log().contains(text).then_some(())).await;
     }
 
+    /// How often its log has this.
+    pub(crate) fn said(&self, text: &str) -> usize {
+        self.log().matches(text).count()
+    }
+
+    /// Waits until its log has this oftener than so many times.
+    pub(crate) async fn says_again(&self, text: &str, before: usize, within: Duration) {
+        self.until(text, within, async || (self.said(text) > before).then_some(())).await;
+    }
+
     /// What the metric says.
     pub(crate) async fn leader_metric(&self) -> Option<String> {
         let (_, text) = ask(self.address("metrics server")?, "GET", "/metrics", "").await?;
@@ -175,8 +184,8 @@ impl Replica {
 }
 
 /// With all rights, over this link.
-async fn kubeconfig(link: &Link) -> String {
-    let text = fs::read_to_string(ApiServer::shared().await.unwrap().kubeconfig()).unwrap();
+fn kubeconfig(bench: &Bench, link: &Link) -> String {
+    let text = fs::read_to_string(&bench.kubeconfig).unwrap();
     let server = text.split('"').find(|part| part.starts_with("https://")).unwrap();
     text.replace(server, &format!("https://{}", link.address))
 }
