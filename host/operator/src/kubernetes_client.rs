@@ -1,11 +1,12 @@
 //! Clients of the Kubernetes API: the one place that builds them.
 //!
 //! Invariants: no client resends a request by itself (a repeated write is a decision, taken after a fresh
-//! look), no request other than a watch takes longer than [`REQUEST_TIMEOUT`], answer read to its end, and
-//! proxy variables of the environment are ignored: the operator's own proxies must never carry its own
+//! look), no request other than a watch takes longer than [`REQUEST_TIMEOUT`], answer read to its end, so many of
+//! them are under way at once and no more, and proxy variables of the environment are ignored: the operator's own proxies must never carry its own
 //! control traffic.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -18,12 +19,16 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::client::{Body, ClientBuilder, DynBody};
 use kube::core::Status;
 use kube::{Api, Client, Config};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Sleep;
 use tower::util::BoxService;
 use tower::{BoxError, Layer, Service};
 
 /// Longest time of a request that is not a watch.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Requests that one client has under way at once, watches apart. Each takes a connection with its buffers, and a
+/// start over a large fleet asks for thousands; more at once make no API server faster.
+const AT_ONCE: usize = 32;
 /// Longest silence on a connection: a little more than a watch of 60 s lasts.
 const SILENCE: Duration = Duration::from_secs(75);
 
@@ -83,7 +88,7 @@ pub type BoundedService = Bounded<BoxService<Request<Body>, Response<Box<DynBody
 pub fn builder(config: Config) -> Result<ClientBuilder<BoundedService>, ClientError> {
     let builder =
         ClientBuilder::try_from(safe(config)).map_err(|error| ClientError::Unusable(Box::new(error)))?;
-    Ok(builder.with_layer(&BoundedLayer))
+    Ok(builder.with_layer(&BoundedLayer { turns: Arc::new(Semaphore::new(AT_ONCE)) }))
 }
 
 /// The identity of a cluster that is given no other: the uid of its kube-system namespace.
@@ -95,21 +100,25 @@ pub async fn cluster_id(client: &Client) -> Result<String, kube::Error> {
     Ok(namespace.metadata.uid.unwrap_or_default())
 }
 
-/// Puts the time limit around a service.
-#[derive(Debug, Clone, Copy)]
-struct BoundedLayer;
+/// Puts the limits around a service.
+#[derive(Debug, Clone)]
+struct BoundedLayer {
+    turns: Arc<Semaphore>,
+}
 
 impl<S> Layer<S> for BoundedLayer {
     type Service = Bounded<S>;
     fn layer(&self, inner: S) -> Bounded<S> {
-        Bounded { inner }
+        Bounded { inner, turns: Arc::clone(&self.turns) }
     }
 }
 
-/// A service whose answers are complete within [`REQUEST_TIMEOUT`]; of a watch, only its head.
+/// A service whose answers are complete within [`REQUEST_TIMEOUT`] of their turn; of a watch, only its head, and
+/// at once.
 #[derive(Debug)]
 pub struct Bounded<S> {
     inner: S,
+    turns: Arc<Semaphore>,
 }
 
 impl<S> Service<Request<Body>> for Bounded<S>
@@ -127,15 +136,21 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let watch = is_watch(request.uri());
-        let mut limit = Box::pin(tokio::time::sleep(REQUEST_TIMEOUT));
+        let turns = (!watch).then(|| Arc::clone(&self.turns));
+        // Begins when it is polled.
         let answer = self.inner.call(request);
         async move {
+            let turn = match turns {
+                Some(turns) => turns.acquire_owned().await.ok(),
+                None => None,
+            };
+            let mut limit = Box::pin(tokio::time::sleep(REQUEST_TIMEOUT));
             let response = tokio::select! {
                 biased;
                 response = answer => response?,
                 () = &mut limit => return Err(too_slow()),
             };
-            Ok(response.map(|body| BoundedBody { body, limit: (!watch).then_some(limit) }))
+            Ok(response.map(|body| BoundedBody { body, limit: (!watch).then_some(limit), _turn: turn }))
         }
         .boxed()
     }
@@ -145,6 +160,8 @@ where
 pub struct BoundedBody {
     body: Box<DynBody>,
     limit: Option<Pin<Box<Sleep>>>,
+    /// Given back with the last byte, or when nobody reads on.
+    _turn: Option<OwnedSemaphorePermit>,
 }
 
 impl std::fmt::Debug for BoundedBody {
@@ -213,7 +230,7 @@ mod tests {
     async fn call(uri: &str) -> Result<Response<BoundedBody>, BoxError> {
         let inner = tower::service_fn(|_: Request<Body>| async { Ok(Response::new(endless_body())) });
         let request = Request::get(uri).body(Body::empty()).unwrap();
-        BoundedLayer.layer(inner).oneshot(request).await
+        layer(AT_ONCE).layer(inner).oneshot(request).await
     }
 
     #[tokio::test(start_paused = true)]
@@ -221,6 +238,36 @@ mod tests {
         let body = call("/api/v1/secrets?limit=500").await.unwrap().into_body();
         let error = body.collect().await.unwrap_err().to_string();
         assert_eq!(error, "the Kubernetes API did not answer completely within 10 s");
+    }
+
+    fn layer(turns: usize) -> BoundedLayer {
+        BoundedLayer { turns: Arc::new(Semaphore::new(turns)) }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_waits_for_its_turn_and_its_time_begins_then() {
+        let asked = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let seen = Arc::clone(&asked);
+        let inner = tower::service_fn(move |request: Request<Body>| {
+            let seen = Arc::clone(&seen);
+            async move {
+                seen.lock().unwrap().push(request.uri().path().to_owned());
+                Ok::<_, BoxError>(Response::new(endless_body()))
+            }
+        });
+        let layer = layer(1);
+        let ask =
+            |uri: &str| layer.layer(inner.clone()).oneshot(Request::get(uri).body(Body::empty()).unwrap());
+        let first = ask("/first").await.unwrap();
+        let watch = ask("/watch?watch=true").await.unwrap();
+        let began = tokio::time::Instant::now();
+        let (first, second) = tokio::join!(first.into_body().collect(), ask("/second"));
+        assert!(first.is_err());
+        assert_eq!(began.elapsed(), REQUEST_TIMEOUT, "the first gave its turn back at its end");
+        assert_eq!(*asked.lock().unwrap(), ["/first", "/watch", "/second"], "a watch takes no turn");
+        assert!(second.unwrap().into_body().collect().await.is_err());
+        assert_eq!(began.elapsed(), REQUEST_TIMEOUT * 2);
+        drop(watch);
     }
 
     #[tokio::test(start_paused = true)]

@@ -56,9 +56,11 @@ fn with_room(calls: u32) -> Config {
         .max_core_instance_size(MOST_METADATA)
         .max_component_instance_size(MOST_METADATA)
         .linear_memory_keep_resident(0)
-        .table_keep_resident(0);
+        .table_keep_resident(0)
+        .async_stack_keep_resident(0);
     let mut config = settings();
-    config.allocation_strategy(room);
+    // Stacks too: nothing else gives their memory back.
+    config.async_stack_zeroing(true).allocation_strategy(room);
     config
 }
 

@@ -55,7 +55,7 @@ const fn family(
 }
 
 /// Seconds of a probe; few buckets, since each proxy has them.
-const PROBE_SECONDS: &[f64] = &[0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+pub(super) const PROBE_SECONDS: [f64; 8] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 /// Seconds of a provider call: from a pure one to a slow cloud.
 const CALL_SECONDS: &[f64] = &[0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0];
 /// Seconds of a reconcile.
@@ -73,7 +73,7 @@ pub(super) const LEASE_REQUESTS: Family =
     family("lease_requests_total", Kind::Counter, &["outcome"], "Requests for a lease by how they ended.");
 pub(super) const HEALTHCHECK_SECONDS: Family = family(
     "healthcheck_duration_seconds",
-    Kind::Histogram(PROBE_SECONDS),
+    Kind::Histogram(&PROBE_SECONDS),
     &["proxy"],
     "Duration of every probe of a proxy (namespace/name), good or bad. Off with --per-proxy-metrics=false.",
 );

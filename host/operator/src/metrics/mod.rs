@@ -7,6 +7,7 @@
 
 mod families;
 mod gc;
+mod per_proxy;
 mod recorders;
 mod scrape;
 mod table;

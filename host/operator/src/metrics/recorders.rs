@@ -13,6 +13,7 @@ use prometheus::{
 
 use super::families::{self, Family, Kind};
 use super::gc::GcSeries;
+use super::per_proxy::ProxySeries;
 use super::scrape::{ScrapeCollector, ScrapeSources};
 use crate::health::ProbeMetrics;
 use crate::http::{LeaseMetrics, LeaseOutcome};
@@ -33,8 +34,7 @@ pub struct Metrics {
     registry: Registry,
     per_proxy: PerProxy,
     lease_requests: IntCounterVec,
-    probe_seconds: HistogramVec,
-    probe_failures: IntCounterVec,
+    proxies: ProxySeries,
     probes: IntCounterVec,
     suspected_targets: IntGauge,
     provider_requests: IntCounterVec,
@@ -69,8 +69,7 @@ impl Metrics {
         Ok(Self {
             per_proxy,
             lease_requests,
-            probe_seconds: histograms(&registry, &families::HEALTHCHECK_SECONDS)?,
-            probe_failures: counters(&registry, &families::HEALTHCHECK_FAILURES)?,
+            proxies: register(&registry, ProxySeries::new()?)?,
             probes: counters(&registry, &families::PROBES)?,
             suspected_targets: gauge(&registry, &families::SUSPECTED_TARGETS)?,
             provider_requests: counters(&registry, &families::PROVIDER_REQUESTS)?,
@@ -157,23 +156,13 @@ impl ProbeMetrics for Metrics {
     fn observe(&self, key: &ProxyKey, duration: Duration, failure: Option<ProbeReason>) {
         self.probes.with_label_values(&[failure.map_or(PROBE_SUCCEEDED, ProbeReason::as_str)]).inc();
         match self.per_proxy {
-            PerProxy::On => {
-                let proxy = key.to_string();
-                self.probe_seconds.with_label_values(&[proxy.as_str()]).observe(duration.as_secs_f64());
-                let failures = self.probe_failures.with_label_values(&[proxy.as_str()]);
-                if failure.is_some() {
-                    failures.inc();
-                }
-            }
+            PerProxy::On => self.proxies.observe(key, duration, failure.is_some()),
             PerProxy::Off => {}
         }
     }
 
     fn forget(&self, key: &ProxyKey) {
-        let proxy = key.to_string();
-        // An error says that there is no such series, which is what is wanted.
-        let _absent = self.probe_seconds.remove_label_values(&[proxy.as_str()]);
-        let _absent = self.probe_failures.remove_label_values(&[proxy.as_str()]);
+        self.proxies.forget(key);
     }
 
     fn suspected_targets(&self, count: usize) {
