@@ -17,7 +17,7 @@ use crate::ids::{InstanceId, InvalidId, ProviderName, ProxyKey, ProxyUid};
 use crate::provider::{Lookup, ProviderInfo, Secret};
 
 use super::hash::hex;
-use super::{Memory, Pass};
+use super::{Memory, Pass, ProvisionedReason};
 
 /// One Proxy, its surroundings, what this pass has learned, and what is remembered of it.
 #[derive(Debug, Clone)]
@@ -114,6 +114,15 @@ impl ObjectFacts {
     /// The machine's id in status, if it is a valid one.
     pub fn recorded_id(&self) -> Option<InstanceId> {
         self.status.provider_id.as_deref().and_then(|id| InstanceId::parse(id).ok())
+    }
+
+    /// The status says that the machine is left behind, and the person who said so has not taken it back.
+    pub fn is_abandoned(&self) -> bool {
+        let provisioned = ConditionType::Provisioned.as_str();
+        let said = self.status.conditions.iter().any(|condition| {
+            condition.type_ == provisioned && condition.reason == ProvisionedReason::Abandoned.as_str()
+        });
+        said && self.deleting && self.abandon
     }
 
     /// The identity of the machine that the status shows while its leases run out.

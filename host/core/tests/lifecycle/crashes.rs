@@ -3,8 +3,10 @@
 
 use std::time::Duration;
 
+use egress_proxies_core::crd::ABANDON_ANNOTATION;
+
 use super::cloud::Fate;
-use super::operator::{Death, End, Script, pass};
+use super::operator::{Death, End, Registry, Script, pass};
 use super::world::World;
 
 /// A way through the lifecycle that starts from a world at rest.
@@ -223,4 +225,50 @@ fn a_spec_that_is_edited_during_a_create_whose_answer_is_lost_makes_no_second_ma
             }
         }
     }
+}
+
+/// Deleted while nobody can be asked about its machine, which may be left behind.
+fn let_go() -> World {
+    let mut world = World::new(true);
+    world.calm(Duration::from_mins(1));
+    world.registry = Registry::Failed;
+    world.cluster.delete(world.now().wall);
+    world.cluster.annotate(ABANDON_ANNOTATION, Some("true"));
+    world
+}
+
+/// A machine that is told to stay is there in the end.
+fn assert_kept(mut world: World) -> bool {
+    let told = world.abandoned;
+    world.assert_settled();
+    assert!(world.cluster.live().is_none());
+    assert!(!told || world.cloud.live().len() == 1, "{}", world.story());
+    told
+}
+
+#[test]
+fn a_machine_that_is_said_to_stay_stays_although_its_provider_is_back_at_once() {
+    let mut told = 0;
+    for at in 0..4 {
+        for fate in [Fate::FailsBefore, Fate::AnswerLost] {
+            for behind in [0, 1] {
+                let mut world = let_go();
+                let mut script = Script { api: vec![Fate::Fine; at], ..Script::default() };
+                script.api.extend([fate, Fate::Fine]);
+                pass(&mut world, &script);
+                world.registry = Registry::Ready;
+                if world.abandoned {
+                    // The cache has what this process wrote, and nothing newer yet.
+                    pass(&mut world, &Script { behind, ..Script::default() });
+                }
+                told += u32::from(assert_kept(world));
+            }
+        }
+        for death in [Death::Before, Death::After, Death::Pass] {
+            let mut world = let_go();
+            pass(&mut world, &Script { death: Some((at, death)), ..Script::default() });
+            told += u32::from(assert_kept(world));
+        }
+    }
+    assert!(told > 12, "only {told} were told to stay: the way is shorter than thought");
 }

@@ -205,7 +205,7 @@ fn fate_at(fates: &[Fate], at: usize) -> Fate {
 fn api_effect(world: &mut World, observed: &Observed, action: Action, fate: Fate) -> Outcome {
     let fails = !matches!(fate, Fate::Fine | Fate::AnswerLost);
     let lost = fate == Fate::AnswerLost;
-    let mut carry = |effect: &mut dyn FnMut(&mut World) -> Written| {
+    let carry = |world: &mut World, effect: &mut dyn FnMut(&mut World) -> Written| {
         if fails {
             return Written::Failed("connection refused".to_owned());
         }
@@ -213,16 +213,16 @@ fn api_effect(world: &mut World, observed: &Observed, action: Action, fate: Fate
         if lost { Written::Failed("timeout".to_owned()) } else { answer }
     };
     match action {
-        Action::LookAgain => Outcome::Looked(carry(&mut |world| world.cluster.get())),
+        Action::LookAgain => Outcome::Looked(carry(world, &mut |world| world.cluster.get())),
         Action::PatchMetadata(patch) => {
-            Outcome::MetadataPatched(carry(&mut |world| world.cluster.patch_metadata(&patch)))
+            Outcome::MetadataPatched(carry(world, &mut |world| world.cluster.patch_metadata(&patch)))
         }
-        Action::Abandon { patch, .. } => Outcome::FinalizerRemoved(carry(&mut |world| {
-            assert!(world.registry != Registry::Ready, "abandoned although it can be deleted");
-            world.abandoned = true;
-            world.cluster.patch_metadata(&patch)
-        })),
-        Action::RemoveFinalizer(patch) => Outcome::FinalizerRemoved(carry(&mut |world| {
+        Action::Abandon { patch, .. } => {
+            assert!(observed.object.is_abandoned(), "told before it was written down\n{}", world.story());
+            world.abandoned = true; // it is told, whatever becomes of the patch
+            Outcome::FinalizerRemoved(carry(world, &mut |world| world.cluster.patch_metadata(&patch)))
+        }
+        Action::RemoveFinalizer(patch) => Outcome::FinalizerRemoved(carry(world, &mut |world| {
             let answer = world.cluster.patch_metadata(&patch);
             if world.cluster.live().is_none() {
                 world.check_nothing_left();
@@ -231,8 +231,9 @@ fn api_effect(world: &mut World, observed: &Observed, action: Action, fate: Fate
         })),
         Action::WriteStatus(asked) => {
             let version = &observed.object.resource_version;
-            let result = carry(&mut |world| {
+            let result = carry(world, &mut |world| {
                 check_ready(world, observed, &asked);
+                check_abandoned(world, &asked);
                 world.cluster.write_status(version, &asked)
             });
             Outcome::StatusWritten { asked, result }
@@ -327,8 +328,18 @@ fn check_ready(world: &World, observed: &Observed, asked: &ProxyStatus) {
     }
 }
 
-/// Fresh eyes: nobody has changed the object since it was read, unless somebody did so just now.
+/// A machine is left behind only while nobody can be asked about it.
+fn check_abandoned(world: &World, asked: &ProxyStatus) {
+    let says = asked.conditions.iter().any(|condition| condition.reason == "Abandoned");
+    assert!(!says || world.registry != Registry::Ready, "it could be deleted\n{}", world.story());
+}
+
+/// Fresh eyes: nobody has changed the object since it was read, unless somebody did so just now. And no delete of
+/// what was said to stay, unless by a process that does not see what it wrote itself.
 fn check_fresh(world: &World, script: &Script, observed: &Observed, action: &Action) {
+    let sees = script.behind == 0;
+    let stays = world.abandoned && sees && matches!(action, Action::Delete { .. });
+    assert!(!stays, "{action:?} of what was left behind\n{}", world.story());
     if script.forced_away.is_some() || script.edited.is_some() {
         return;
     }

@@ -124,7 +124,11 @@ fn happen(world: &mut World, event: &Event) {
             let nonce = nonce.map(|nonce| nonce.to_string());
             world.cluster.annotate(REPLACE_ANNOTATION, nonce.as_deref());
         }
-        Event::Abandon(yes) => world.cluster.annotate(ABANDON_ANNOTATION, yes.then_some("true")),
+        Event::Abandon(yes) => {
+            world.cluster.annotate(ABANDON_ANNOTATION, yes.then_some("true"));
+            // Taken back while there is an object to take it back from.
+            world.abandoned &= *yes || world.cluster.live().is_none();
+        }
     }
 }
 

@@ -128,30 +128,21 @@ fn reference_to(object: &ObjectFacts) -> ObjectReference {
     }
 }
 
-/// A Proxy goes without its machine.
-pub(crate) fn abandoned(object: &ObjectFacts, machine: &str) -> News {
-    let provider = object.spec.provider.as_deref().unwrap_or_default();
-    News {
-        kind: Kind::Warning,
-        reason: "Abandoned".to_owned(),
-        action: "Delete",
-        note: format!(
-            "the annotation crawl.example.com/abandon lets this Proxy go while provider {provider} is not \
-             available: machine {machine} was not deleted, remove it yourself"
-        ),
-    }
-}
-
 /// The news that a status write is worth: a new phase or a new reason, in the words of the condition that
 /// explains it. On the way to Ready these are two.
 pub(crate) fn news_of(before: &ProxyStatus, after: &ProxyStatus) -> Option<News> {
     if before.phase == after.phase && before.reason == after.reason {
         return news_beside(before, after);
     }
-    let explains = |reason: &str| after.conditions.iter().find(|condition| condition.reason == reason);
-    let condition = after.reason.as_deref().and_then(explains).or_else(|| after.conditions.first());
-    let reason = after.reason.clone().or_else(|| condition.map(|it| it.reason.clone()))?;
-    let (kind, action) = match after.phase {
+    news_in(after)
+}
+
+/// What a status says, as news.
+pub(crate) fn news_in(status: &ProxyStatus) -> Option<News> {
+    let explains = |reason: &str| status.conditions.iter().find(|condition| condition.reason == reason);
+    let condition = status.reason.as_deref().and_then(explains).or_else(|| status.conditions.first());
+    let reason = status.reason.clone().or_else(|| condition.map(|it| it.reason.clone()))?;
+    let (kind, action) = match status.phase {
         Phase::Ready => (Kind::Normal, "Provision"),
         Phase::Unhealthy => (Kind::Warning, "Probe"),
         Phase::Failed => (Kind::Warning, "Provision"),

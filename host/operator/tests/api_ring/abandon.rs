@@ -33,6 +33,9 @@ async fn a_proxy_whose_provider_is_gone_is_let_go_without_its_machine_when_a_per
     bench.until("a", "waiting for its provider", waits).await;
     bench.patch("a", annotation).await;
     bench.until_gone("a").await;
+    // Whoever still has the Proxy in a cache finds that its provider is back.
+    bench.shelf.put(Component::Ready("sha256:00"));
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
     assert_eq!((bench.cloud.machines().len(), bench.cloud.count(Verb::Delete)), (1, 0));
     let events = Api::<Event>::namespaced(bench.client.clone(), &bench.namespace);
     let told = events.list(&ListParams::default()).await.unwrap();

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use egress_proxies_core::provider::{Failure, Reason};
 use serde_json::json;
 
-use crate::cloud::Verb;
+use crate::cloud::{Fault, Verb};
 use crate::operator::{Bench, Crash, managed, provisioned, quick};
 use crate::provider::Component;
 
@@ -100,4 +101,30 @@ async fn a_proxy_deleted_while_no_operator_runs_leaves_nothing_of_a_create_that_
     bench.until_gone("a").await;
     assert_eq!((bench.cloud.born(), bench.cloud.machines()), (1, Vec::new()));
     second.stop().await;
+}
+
+#[tokio::test]
+async fn a_proxy_forced_away_while_its_create_has_no_answer_leaves_no_machine() {
+    let Some(bench) = Bench::open("forced-away").await else { return };
+    bench.cloud.next(Verb::Create, Fault::LoseAnswer);
+    let failure = Failure::new(Reason::Transient, "nobody answers");
+    bench.cloud.next(Verb::Get, Fault::RefuseLate(Duration::from_secs(3), failure));
+    let operator = bench.operator();
+    bench.create("a", managed()).await;
+    until(|| bench.cloud.count(Verb::Get) > 0).await; // it looks for what it may have made
+    bench.delete("a").await;
+    bench.patch("a", json!({"metadata": {"finalizers": null}})).await;
+    bench.until_gone("a").await;
+    until(|| bench.cloud.machines().is_empty()).await;
+    assert_eq!(bench.cloud.born(), 1);
+    operator.stop().await;
+}
+
+async fn until(holds: impl Fn() -> bool) {
+    let waits = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(1), waits).await.unwrap();
 }

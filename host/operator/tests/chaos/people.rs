@@ -39,10 +39,9 @@ async fn life(world: &World) -> Result<(), String> {
     world.until("a", |proxy| proxy.is_some_and(|it| says(it, "ProviderUnavailable"))).await;
     world.abandon("a").await;
     world.until("a", |proxy| proxy.is_none()).await;
-    // Whoever still has it in a cache, or wrote without an answer, hears of it before the provider is back.
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    // At once: whoever still has it in a cache, or wrote without an answer, has not heard of it yet.
     world.put_provider(Component::Ready);
-    tokio::time::sleep(Duration::from_millis(700)).await;
+    tokio::time::sleep(Duration::from_millis(1500)).await;
     let left = world.cloud.machines();
     let is_left = left.iter().all(|it| it.incarnation.as_ref().is_some_and(|it| it.as_str() == second));
     if left.len() != 1 || !is_left || world.cloud.landing() != 0 {

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use crate::ids::InstanceId;
+use crate::lifecycle::pass::Presence;
 use crate::lifecycle::{
     Action, Decision, ListSeen, MachineSeen, ProviderFacts, ProvisionedReason, Purpose, Requeue, Stage,
     StatusIntent,
@@ -23,14 +24,22 @@ pub(super) fn decide(cx: &Context<'_>) -> Decision {
     if !object.has_finalizer() {
         return stop("a_deleted_proxy_without_finalizer_is_left", Requeue::OnChange);
     }
+    if object.is_abandoned() {
+        return abandon(cx);
+    }
     let provider = match provider_of(cx) {
+        // The answer that its machine is left behind may have been lost.
+        Provider::Ready(_) if object.abandon && cx.observed.pass.presence != Presence::Live => {
+            let untouched = intent(Stage::Untouched);
+            return act("a_deletion_looks_whether_it_was_abandoned", Action::LookAgain, untouched);
+        }
         Provider::Ready(provider) => provider,
         Provider::Loading => {
             return stop("the_provider_is_loading", Requeue::After(cx.policy.deletion_poll));
         }
         Provider::Unavailable(message) => {
             if object.abandon {
-                return abandoned(cx);
+                return is_left_behind(cx);
             }
             let problem = (ProvisionedReason::ProviderUnavailable, message);
             let requeue = Requeue::After(cx.policy.slow_poll);
@@ -66,13 +75,32 @@ pub(super) fn decide(cx: &Context<'_>) -> Decision {
     finish(cx, provider)
 }
 
-/// A person said that the machine may be left behind, and nobody can be asked about it.
-fn abandoned(cx: &Context<'_>) -> Decision {
+/// A person said that the machine may be left behind, and nobody can be asked about it. That stands in the status
+/// before it is told: who comes after this process, or after an answer that was lost, keeps the word, even if the
+/// provider is back by then.
+fn is_left_behind(cx: &Context<'_>) -> Decision {
+    let machine = left_behind(cx);
+    let message = format!(
+        "the annotation crawl.example.com/abandon lets this Proxy go while provider {} is not available: machine \
+         {} is not deleted, remove it yourself",
+        cx.observed.object.spec.provider.as_deref().unwrap_or_default(),
+        machine.as_ref().map_or("of unknown id", InstanceId::as_str),
+    );
+    let status = deleting(Some((ProvisionedReason::Abandoned, message)));
+    cx.rest("a_proxy_says_that_it_is_abandoned", status, Requeue::After(cx.policy.deletion_poll))
+}
+
+/// The status says so: the object goes.
+fn abandon(cx: &Context<'_>) -> Decision {
+    let patch = without_finalizer(&cx.observed.object);
+    let action = Action::Abandon { patch, machine: left_behind(cx) };
+    act("an_abandoned_proxy_leaves_its_machine_behind", action, intent(Stage::Untouched))
+}
+
+fn left_behind(cx: &Context<'_>) -> Option<InstanceId> {
     let object = &cx.observed.object;
     let made = cx.observed.memory.unrecorded.as_ref().map(|made| made.id.clone());
-    let machine = object.recorded_id().or(made).or_else(|| object.planned_id.clone());
-    let action = Action::Abandon { patch: without_finalizer(object), machine };
-    act("an_abandoned_proxy_leaves_its_machine_behind", action, intent(Stage::Untouched))
+    object.recorded_id().or(made).or_else(|| object.planned_id.clone())
 }
 
 /// The provider could not tell: nothing follows from that.

@@ -29,6 +29,8 @@ pub enum ProvisionedReason {
     FleetSuspect,
     /// The machine goes.
     Deleting,
+    /// The object goes, and its machine is left behind, because a person said so.
+    Abandoned,
     /// A limit of the account or a lack of capacity.
     QuotaExceeded,
     /// It can't work until spec, config or provider change.
@@ -65,6 +67,7 @@ impl ProvisionedReason {
             Self::ReplacementPaused => "ReplacementPaused",
             Self::FleetSuspect => "FleetSuspect",
             Self::Deleting => "Deleting",
+            Self::Abandoned => "Abandoned",
             Self::QuotaExceeded => "QuotaExceeded",
             Self::PermanentError => "PermanentError",
             Self::CloudInitError => "CloudInitError",
@@ -86,7 +89,7 @@ impl ProvisionedReason {
                 Phase::Provisioning
             }
             Self::Draining | Self::Replacing => Phase::Replacing,
-            Self::Deleting => Phase::Deleting,
+            Self::Deleting | Self::Abandoned => Phase::Deleting,
             Self::QuotaExceeded
             | Self::ReplacementPending
             | Self::ReplacementPaused

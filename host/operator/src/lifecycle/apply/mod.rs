@@ -19,7 +19,7 @@ use egress_proxies_core::lifecycle::{Action, MetadataPatch, ObjectFacts, Observe
 use egress_proxies_core::provider::{Failure, Lookup, Provider, Providers, Reason};
 use kube::{Api, Client};
 
-use super::events::{Events, abandoned, news_of};
+use super::events::{Events, news_in, news_of};
 use super::observe::OwnWrites;
 use super::recorder::{self, LifecycleMetrics, Write};
 use super::status;
@@ -118,14 +118,16 @@ impl Effects {
         }))
     }
 
-    /// Before the object is let go, so that it is told even if this process ends right after.
+    /// Before the object is let go, so that it is told even if this process ends right after. In the words of the
+    /// status, which the write of it may have told before.
     async fn tell_abandoned(&self, object: &ObjectFacts, machine: Option<&InstanceId>) {
         let machine = machine.map_or("of unknown id", InstanceId::as_str);
         tracing::warn!(
             proxy = %object.key, uid = %object.uid, machine,
             "abandoned: the object goes, its machine was not deleted and may go on and cost money"
         );
-        let told = self.events.tell(object, abandoned(object, machine), self.clock.now().wall);
+        let Some(news) = news_in(&object.status) else { return };
+        let told = self.events.tell(object, news, self.clock.now().wall);
         while_allowed(&*self.may_act, told).await;
     }
 

@@ -182,8 +182,7 @@ impl Evidence {
     fn left_machines_stay(&self) -> Result<(), String> {
         for taken in &self.record.taken {
             let late = |(deleted, gone)| {
-                self.done.was_unavailable_throughout(deleted, gone + LANDS_WITHIN)
-                    && taken.at > deleted + LANDS_WITHIN
+                self.done.was_unavailable_throughout(deleted, gone) && taken.at > deleted + LANDS_WITHIN
             };
             if self.abandoned(&taken.uid).is_some_and(late) {
                 return Err(format!("{taken:?} although it was left behind on purpose"));

@@ -208,7 +208,7 @@ async fn a_machine_that_was_left_behind_and_goes_all_the_same_is_found() {
     let case = || Case::new().for_value("n").lost(0, Component::Removed).gone(6, 8);
     assert!(!case().is_fine());
     assert!(case().lost(7, Component::Ready).is_fine(), "it could be asked about");
-    assert!(case().lost(9, Component::Ready).is_fine(), "an operator may not have heard yet that it is gone");
+    assert!(!case().lost(9, Component::Ready).is_fine(), "its Proxy was gone by then");
     let mut under_way = case();
     under_way.evidence.record.taken[0].at = under_way.at(7);
     assert!(under_way.is_fine(), "that call was under way");

@@ -1,13 +1,25 @@
 //! Rows about the deletion of a Proxy.
 
-use super::case::Case;
+use super::case::{Case, info};
 use super::rows;
-use crate::lifecycle::{Action, Ask, ProviderView, ProvisionedReason, Purpose, Refusal, Requeue, Stage};
+use crate::lifecycle::{
+    Action, Ask, Memory, ProviderFacts, ProviderView, ProvisionedReason, Purpose, Refusal, Requeue, Stage,
+};
 use crate::provider::{InstanceState, Reason};
 
 /// Nothing is found of the machine.
 fn empty() -> Case {
     Case::published().deleted().absent("m1").listed(Vec::new())
+}
+
+/// Its provider is gone, and a person says that its machine may be left behind.
+fn let_go() -> Case {
+    let case = Case::published().deleted().edit(|observed| observed.object.abandon = true);
+    case.provider(ProviderView::Unknown(Vec::new()))
+}
+
+fn ready() -> ProviderView {
+    ProviderView::Ready(ProviderFacts { info: info() })
 }
 
 rows! {
@@ -31,10 +43,12 @@ rows! {
         => Action::AskLeave(Ask { purpose: Purpose::Deletion, .. }), _, Stage::Untouched,
     a_deletion_waits_for_its_turn: Case::published().deleted().in_state(InstanceState::Running).refused(Refusal::Capped)
         => Action::WriteStatus(_), Requeue::After(_), Stage::Deleting(None),
-    an_abandoned_proxy_leaves_its_machine_behind: {
-        let case = Case::published().deleted().edit(|observed| observed.object.abandon = true);
-        case.provider(ProviderView::Unknown(Vec::new()))
-    } => Action::Abandon { machine: Some(_), .. }, _, Stage::Untouched,
+    a_deletion_looks_whether_it_was_abandoned: let_go().provider(ready())
+        => Action::LookAgain, _, Stage::Untouched,
+    a_proxy_says_that_it_is_abandoned: let_go()
+        => Action::WriteStatus(_), Requeue::After(_), Stage::Deleting(Some((ProvisionedReason::Abandoned, _))),
+    an_abandoned_proxy_leaves_its_machine_behind: let_go().written()
+        => Action::Abandon { machine: Some(_), .. }, _, Stage::Untouched,
     a_deletion_deletes_the_machine: Case::published().deleted().in_state(InstanceState::Running).granted()
         => Action::Delete { why: "deleted", .. }, _, Stage::Untouched,
     a_deletion_waits_for_the_machine: Case::published().deleted().in_state(InstanceState::Running).delete_sent()
@@ -77,4 +91,33 @@ fn a_look_that_failed_before_the_object_was_seen_to_be_deleted_is_no_absence() {
     let unknown = Case::published().edit(|observed| observed.memory.first_touch = true);
     let deleted = unknown.get_fails(Reason::Transient).deleted().listed(Vec::new());
     assert_eq!(deleted.decide().row, "a_back_off_holds_the_deletion");
+}
+
+#[test]
+fn abandoning_counts_only_while_the_provider_is_unknown_or_failed() {
+    let row = |view| let_go().provider(view).decide().row;
+    let failed = ProviderView::Failed { stage: "compile", reason: "no".to_owned() };
+    assert_eq!(row(failed), "a_proxy_says_that_it_is_abandoned");
+    assert_eq!(row(ProviderView::Unknown(Vec::new())), "a_proxy_says_that_it_is_abandoned");
+    assert_eq!(row(ProviderView::Loading), "the_provider_is_loading");
+    assert_eq!(let_go().provider(ready()).fresh().decide().row, "a_deletion_looks_at_the_machine");
+    let lives = let_go().edit(|observed| observed.object.deleting = false);
+    assert_eq!(lives.decide().row, "the_provider_is_unavailable_the_machine_goes_on");
+}
+
+#[test]
+fn the_word_that_a_machine_stays_is_kept_until_it_is_taken_back() {
+    let restarted = |case: Case| case.edit(|observed| observed.memory = Memory::new(8)).next_pass();
+    let said = || restarted(let_go().written());
+    for view in [ready(), ProviderView::Loading, ProviderView::Unknown(Vec::new())] {
+        let decision = said().provider(view).decide();
+        assert_eq!(decision.row, "an_abandoned_proxy_leaves_its_machine_behind");
+    }
+    let taken_back = said().edit(|observed| observed.object.abandon = false);
+    assert_eq!(taken_back.clone().decide().row, "a_deletion_waits_for_its_provider");
+    assert_eq!(taken_back.provider(ready()).decide().row, "a_deletion_looks_at_the_machine");
+    // One that could not be written down stays as well.
+    let unrecorded = Case::claimed().unrecorded().deleted().edit(|observed| observed.object.abandon = true);
+    let said = unrecorded.provider(ProviderView::Unknown(Vec::new())).written();
+    assert_eq!(said.provider(ready()).next_pass().gone().decide().row, "the_object_is_gone");
 }

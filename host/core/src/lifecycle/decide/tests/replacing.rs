@@ -222,19 +222,6 @@ fn waiting_for_room_asks_the_provider_nothing() {
 }
 
 #[test]
-fn abandoning_counts_only_while_the_provider_is_unknown_or_failed() {
-    let abandon = |case: Case| case.edit(|observed| observed.object.abandon = true);
-    let row = |view| abandon(Case::published().deleted()).provider(view).decide().row;
-    let failed = ProviderView::Failed { stage: "compile", reason: "no".to_owned() };
-    assert_eq!(row(failed), "an_abandoned_proxy_leaves_its_machine_behind");
-    assert_eq!(row(ProviderView::Unknown(Vec::new())), "an_abandoned_proxy_leaves_its_machine_behind");
-    assert_eq!(row(ProviderView::Loading), "the_provider_is_loading");
-    assert_eq!(abandon(Case::published().deleted()).decide().row, "a_deletion_looks_at_the_machine");
-    let lives = abandon(Case::published()).provider(ProviderView::Unknown(Vec::new()));
-    assert_eq!(lives.decide().row, "the_provider_is_unavailable_the_machine_goes_on");
-}
-
-#[test]
 fn a_drain_begins_when_it_begins_although_the_proxy_was_not_ready_long_before() {
     // A spec was refused an hour ago; the machine before it is leased, and the correction needs another one.
     let refused_before = outdated().edit(|observed| {

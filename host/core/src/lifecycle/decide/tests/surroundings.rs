@@ -19,6 +19,11 @@ fn elsewhere(case: Case) -> Case {
     case.edit(|observed| observed.object.planned_scope = Some("projects/other".to_owned()))
 }
 
+/// The object went while its create was under way, and the answer of that was lost.
+fn unanswered() -> Case {
+    Case::claimed().created(Err(failure(Reason::Host(HostFault::Deadline)))).later(400).next_pass().gone()
+}
+
 rows! {
     the_finalizer_is_removed: Case::claimed().deleted().api(ApiState::FinalizerRemoved)
         => Action::Wait, Requeue::Done, Stage::Untouched,
@@ -48,6 +53,10 @@ rows! {
         let case = Case::claimed().unrecorded();
         case.in_state(InstanceState::Provisioning).gone().delete_sent()
     } => Action::Wait, Requeue::After(_), Stage::Untouched,
+    the_object_is_gone_its_machines_are_listed: unanswered().absent("m1")
+        => Action::ListOwned(_), _, Stage::Untouched,
+    the_object_is_gone_a_create_may_land: unanswered().absent("m1").listed(Vec::new())
+        => Action::Wait, Requeue::After(_), Stage::Untouched,
     the_object_is_gone_and_the_provider_fails: Case::claimed().unrecorded().gone().provider(failed())
         => Action::Wait, Requeue::After(_), Stage::Untouched,
     an_external_proxy_has_our_finalizer: {
@@ -275,4 +284,43 @@ fn an_old_copy_of_the_object_does_not_hide_in_which_scope_this_process_made_a_ma
     });
     assert_eq!(case.decide().row, "a_machine_may_be_in_another_scope");
     assert_eq!(case.gone().decide().row, "the_object_is_gone_and_the_provider_fails");
+}
+
+#[test]
+fn a_create_without_an_answer_is_waited_for_although_the_object_is_gone() {
+    let row = |case: &Case| case.decide().row;
+    let first = unanswered();
+    assert_eq!(row(&first), "the_object_is_gone_but_not_its_machine", "its planned id is asked");
+    let absent = |case: Case| case.absent("m1").listed(Vec::new());
+    let settled = absent(absent(first.clone()).later(72).next_pass().gone());
+    assert_eq!(row(&settled), "the_object_is_gone");
+    // It lands meanwhile, under an id that nobody planned.
+    let listed = first.instance("m2", InstanceState::Provisioning);
+    let landed = absent(first.clone()).later(40).next_pass().gone().absent("m1").listed(vec![listed.clone()]);
+    assert_eq!(row(&landed), "the_object_is_gone_but_not_its_machine");
+    let goes = landed.found(listed).granted();
+    assert_eq!(row(&goes), "the_object_went_during_its_create");
+    // A foreign one is nobody's of ours, and a look that failed no absence.
+    let foreign = first.foreign("m1");
+    assert_eq!(row(&first.clone().found(foreign)), "the_object_is_gone_its_machines_are_listed");
+    assert_eq!(row(&first.get_fails(Reason::Transient)), "the_object_is_gone_and_the_provider_fails");
+}
+
+#[test]
+fn a_machine_that_stands_in_a_status_is_left_to_garbage_collection_when_its_object_is_gone() {
+    let recorded = Case::published().edit(|observed| observed.memory.unanswered_create = true).gone();
+    assert_eq!(recorded.decide().row, "the_object_is_gone");
+}
+
+#[test]
+fn nothing_is_made_for_an_object_whose_finalizer_nobody_confirmed() {
+    let asked = Case::managed().validated(Ok(())).fresh();
+    assert_eq!(asked.decide().row, "what_will_be_made_is_written_down");
+    let lost = asked.absorb(Outcome::MetadataPatched(Written::Failed("timeout".to_owned())));
+    assert_eq!(lost.decide().row, "the_api_server_fails");
+    // It did not land: it is sent again. It landed: what may have been made is looked for first.
+    let again = lost.clone().next_pass().validated(Ok(())).fresh();
+    assert_eq!(again.decide().row, "what_will_be_made_is_written_down");
+    let landed = lost.next_pass().edit(|observed| observed.object = Case::claimed().observed.object);
+    assert_eq!(landed.fresh().decide().row, "the_planned_machine_is_looked_at");
 }
