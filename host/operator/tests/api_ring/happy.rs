@@ -51,7 +51,7 @@ async fn at_rest_nothing_is_written_and_only_the_drift_poll_reconciles() {
 #[tokio::test]
 async fn the_finalizer_stays_while_the_machine_is_being_deleted() {
     let Some(bench) = Bench::open("still-deleting").await else { return };
-    bench.cloud.take_looks(0, 4);
+    bench.cloud.take_looks(0, u32::MAX);
     let operator = bench.operator();
     bench.create("a", managed()).await;
     bench.until_ready("a").await;
@@ -60,6 +60,7 @@ async fn the_finalizer_stays_while_the_machine_is_being_deleted() {
         .until("a", "Deleting", |proxy| provisioned(proxy).is_some_and(|(reason, _)| reason == "Deleting"));
     assert_eq!(deleting.await.metadata.finalizers.unwrap(), [FINALIZER]);
     assert_eq!(bench.cloud.machines().len(), 1);
+    bench.cloud.take_looks(0, 0);
     bench.until_gone("a").await;
     assert_eq!(bench.cloud.machines(), []);
     assert_eq!(bench.cloud.count(Verb::Delete), 1);

@@ -183,10 +183,13 @@ impl<'a> Context<'a> {
         self.delete_sent(instance).is_some()
     }
 
-    /// True if a delete should be sent now: none is under way, or it had no effect.
+    /// True if a delete should be sent now: none is under way, or it had no effect. A look from before it says
+    /// nothing about that, however long the pass has lasted since.
     pub(super) fn delete_is_due(&self, instance: &Instance) -> bool {
         let Some(sent) = self.delete_sent(instance) else { return true };
         let age = self.now.mono.since(sent.at);
+        let last = self.observed.memory.last_seen.as_ref().filter(|seen| seen.instance.id == instance.id);
+        let looked_since = last.is_none_or(|seen| seen.at > sent.at);
         let ignored = match &instance.state {
             InstanceState::Running | InstanceState::Stopped | InstanceState::Failed => true,
             InstanceState::Provisioning
@@ -194,7 +197,7 @@ impl<'a> Context<'a> {
             | InstanceState::Deleting
             | InstanceState::Other(_) => false,
         };
-        age >= self.policy.delete_repeat || (ignored && age >= self.policy.deletion_poll)
+        age >= self.policy.delete_repeat || (ignored && looked_since && age >= self.policy.deletion_poll)
     }
 
     /// When to look again at a machine whose delete is under way.

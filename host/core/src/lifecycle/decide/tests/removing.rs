@@ -121,3 +121,15 @@ fn the_word_that_a_machine_stays_is_kept_until_it_is_taken_back() {
     let said = unrecorded.provider(ProviderView::Unknown(Vec::new())).written();
     assert_eq!(said.provider(ready()).next_pass().gone().decide().row, "the_object_is_gone");
 }
+
+#[test]
+fn a_delete_is_not_repeated_for_a_look_from_before_it() {
+    let sent = Case::published().deleted().in_state(InstanceState::Running).delete_sent();
+    // The write of the status took its time.
+    let slow = sent.later(30);
+    assert_eq!(slow.decide().row, "a_deletion_waits_for_the_machine");
+    let ignored = slow.clone().next_pass().in_state(InstanceState::Running);
+    assert_eq!(ignored.decide().row, "a_deleted_machine_asks_to_leave", "it had no effect");
+    let under_way = slow.next_pass().in_state(InstanceState::Deleting);
+    assert_eq!(under_way.decide().row, "a_deletion_waits_for_the_machine");
+}
