@@ -136,10 +136,20 @@ pub struct DeleteSent {
     pub incarnation: Option<Incarnation>,
     /// When the provider wants to be asked again.
     pub ask_after: Option<Duration>,
-    /// The machine was deleted because it was of no use: it counts like one that vanished.
-    pub useless: bool,
-    /// Nobody here sent it: the machine was seen being deleted. It ends with that sight.
-    pub sighted: bool,
+    /// How it came to be.
+    pub cause: DeleteCause,
+}
+
+/// How a delete came to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeleteCause {
+    /// This process wanted the machine away.
+    Wanted,
+    /// This process sent it because the machine was of no use: it counts like one that vanished.
+    Useless,
+    /// Nobody here sent it: the machine was seen being deleted. It counts like one that vanished, and the delete
+    /// ends with that sight.
+    Sighted,
 }
 
 /// A machine whose leases run out.

@@ -40,7 +40,9 @@ pub use decide::decide;
 pub use disruption::{Admission, Ask, Caps, Census, Ledger, Purpose, Refusal};
 pub use facts::{FactsInput, facts_of, probe_url};
 pub use hash::{SpecHash, latch_key, spec_hash};
-pub use memory::{Call, DeleteSent, DrainSeen, LastSeen, Memory, NotBefore, Trouble, Unrecorded};
+pub use memory::{
+    Call, DeleteCause, DeleteSent, DrainSeen, LastSeen, Memory, NotBefore, Trouble, Unrecorded,
+};
 pub use observed::{CloudInitView, ObjectFacts, Observed, ProviderFacts, ProviderView, Surroundings};
 pub use outcome::{Outcome, Written, absorb, sending};
 pub use pass::{ApiState, ListSeen, MachineSeen, Pass, Presence};

@@ -1,6 +1,6 @@
 //! What create and delete say.
 
-use crate::lifecycle::memory::{Call, DeleteSent, Unrecorded};
+use crate::lifecycle::memory::{Call, DeleteCause, DeleteSent, Unrecorded};
 use crate::lifecycle::{MachineSeen, Observed, Owner, Policy, ProviderView};
 use crate::provider::{
     Deletion, Failure, FailureClass, HostFault, Instance, InstanceRef, InstanceState, Reason,
@@ -89,8 +89,8 @@ pub(super) fn deleted(
         | InstanceState::Deleting
         | InstanceState::Other(_) => !seen.ever_ran,
     });
-    let sent =
-        DeleteSent { at: now, incarnation: target.incarnation.clone(), ask_after, useless, sighted: false };
+    let cause = if useless { DeleteCause::Useless } else { DeleteCause::Wanted };
+    let sent = DeleteSent { at: now, incarnation: target.incarnation.clone(), ask_after, cause };
     memory.deletes.insert(target.id.clone(), sent);
 }
 

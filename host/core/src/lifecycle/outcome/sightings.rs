@@ -1,6 +1,6 @@
 //! What `get` and the listing say of machines: sightings, absences, and their timers.
 
-use crate::lifecycle::memory::{Call, DeleteSent, LastSeen};
+use crate::lifecycle::memory::{Call, DeleteCause, DeleteSent, LastSeen};
 use crate::lifecycle::{ListSeen, MachineSeen, Observed, Owner, Policy, ProviderView, backoff};
 use crate::provider::{Failure, Instance, InstanceRef, InstanceState, Listing, Observation, Reason};
 use crate::time::Moment;
@@ -48,11 +48,12 @@ pub(super) fn note_found(observed: &mut Observed, instance: &Instance, policy: &
         memory.deletes.remove(&instance.id); // another machine under the same id
     }
     if instance.state != InstanceState::Deleting {
-        memory.deletes.retain(|id, sent| *id != instance.id || !sent.sighted); // that was a wrong sight
+        // That was a wrong sight.
+        memory.deletes.retain(|id, sent| *id != instance.id || sent.cause != DeleteCause::Sighted);
     }
     if instance.state == InstanceState::Deleting && !memory.deletes.contains_key(&instance.id) {
         let incarnation = instance.incarnation.clone();
-        let sent = DeleteSent { at: now, incarnation, ask_after: None, useless: true, sighted: true };
+        let sent = DeleteSent { at: now, incarnation, ask_after: None, cause: DeleteCause::Sighted };
         memory.deletes.insert(instance.id.clone(), sent);
     }
     let before = memory
@@ -97,7 +98,7 @@ fn note_absent(
     let deleted = memory.deletes.remove(&target.id);
     let known = memory.last_seen.take_if(|seen| seen.instance.id == target.id).is_some();
     memory.unrecorded.take_if(|made| made.id == target.id);
-    let wanted = deleted.is_some_and(|sent| !sent.useless);
+    let wanted = deleted.is_some_and(|sent| sent.cause == DeleteCause::Wanted);
     let counted = memory.counted_absent.replace(target.id.clone()).is_some_and(|id| id == target.id);
     if wanted || counted || observed.object.deleting || !(expected || known) {
         return;
