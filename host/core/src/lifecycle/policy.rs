@@ -10,7 +10,8 @@ use super::Caps;
 pub struct Policy {
     /// Between two looks at a machine that is being made.
     pub provisioning_poll: Duration,
-    /// The shortest such time: looks at a new machine begin with it and become rarer with its age.
+    /// The shortest such time: looks at a new machine begin with it and become rarer with its age, see
+    /// [`Policy::next_look`].
     pub young_poll: Duration,
     /// Between two looks at a machine that is being deleted.
     pub deletion_poll: Duration,
@@ -68,6 +69,73 @@ impl Default for Policy {
             checked_for: Duration::from_mins(10),
             caps: Caps::default(),
             most_steps: 64,
+        }
+    }
+}
+
+impl Policy {
+    /// Until the next look at a machine that has been in the making for so long: two fifths of that, so that it is
+    /// late by little beside what it took. A pod is up in some seconds, a virtual machine is not.
+    pub(super) fn next_look(&self, making: Duration) -> Duration {
+        let most = self.provisioning_poll;
+        (making * 2 / 5).clamp(self.young_poll.min(most), most)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// When a machine is looked at that is up after so long, from its making on.
+    fn looks(policy: &Policy, up: Duration) -> Vec<Duration> {
+        let mut ages = vec![policy.next_look(Duration::ZERO)];
+        while let Some(last) = ages.last().copied().filter(|last| *last < up) {
+            ages.push(last + policy.next_look(last));
+        }
+        ages
+    }
+
+    #[test]
+    fn looks_at_a_new_machine_follow_its_age() {
+        let policy = Policy::default();
+        for (up, seen, looked) in [
+            (500, 1000, 1),
+            (1900, 2000, 2),
+            (3000, 3000, 3),
+            (5000, 5880, 5),
+            (8000, 8232, 6),
+            (16_000, 16_134, 8),
+            (60_000, 61_134, 17),
+            (300_000, 301_134, 65),
+        ] {
+            let ages = looks(&policy, Duration::from_millis(up));
+            let last = ages.last().map(Duration::as_millis);
+            assert_eq!((last, ages.len()), (Some(seen), looked), "{ages:?}");
+        }
+    }
+
+    #[test]
+    fn a_fleet_asks_by_a_fifth_more_than_with_looks_after_twice_the_age() {
+        let policy = Policy::default();
+        let doubling = |up: Duration| {
+            let mut ages = vec![Duration::from_secs(1)];
+            while let Some(last) = ages.last().copied().filter(|last| *last < up) {
+                ages.push(last + last.min(policy.provisioning_poll));
+            }
+            ages.len()
+        };
+        let fleet = || (1..=90).map(Duration::from_secs);
+        // The create asks too.
+        let now: usize = fleet().map(|up| 1 + looks(&policy, up).len()).sum();
+        let before: usize = fleet().map(|up| 1 + doubling(up)).sum();
+        assert!(now * 5 <= before * 6, "{now}, and {before} before");
+    }
+
+    #[test]
+    fn a_poll_that_is_shorter_than_the_shortest_holds() {
+        let policy = Policy { provisioning_poll: Duration::from_millis(200), ..Policy::default() };
+        for making in [0, 1, 10, 1000].map(Duration::from_secs) {
+            assert_eq!(policy.next_look(making), Duration::from_millis(200));
         }
     }
 }

@@ -134,9 +134,7 @@ fn poll_of(cx: &Context<'_>, instance: &Instance) -> Duration {
     }
     let last = cx.observed.memory.last_seen.as_ref();
     let making = last.and_then(|seen| seen.making_since.map(|since| seen.at.since(since)));
-    // As long again as it has taken so far: a pod is up in no time, a virtual machine is not.
-    let most = cx.policy.provisioning_poll;
-    making.map_or(most, |making| making.clamp(cx.policy.young_poll.min(most), most))
+    making.map_or(cx.policy.provisioning_poll, |making| cx.policy.next_look(making))
 }
 
 /// Until the next look.
