@@ -79,15 +79,40 @@ pub(super) fn stays(
         Refusal::Suspect => "a_suspect_fleet_is_left_alone",
         Refusal::Capped | Refusal::Pending | Refusal::Paused => row,
     };
-    // What drains goes on draining, whatever else there is to say.
-    let note = cx.observed.object.draining().is_none().then(|| waits_because(why, provider));
-    cx.rest(row, cx.kept(note), again(cx, retry))
+    let note = match cx.observed.object.draining() {
+        Some(_) => (ProvisionedReason::Draining, drains_because("another machine is wanted", why, provider)),
+        None => waits_because(why, provider),
+    };
+    cx.rest(row, cx.kept(Some(note)), again(cx, retry))
 }
 
 /// When to ask again; not before a back-off ends.
 pub(super) fn again(cx: &Context<'_>, retry: Duration) -> Requeue {
     let soon = retry.min(cx.policy.caps.suspect_poll);
     Requeue::After(cx.held_for().map_or(soon, |left| left.max(soon)))
+}
+
+/// What a Proxy says whose machine drains, or has drained, for this, and has to wait: it goes on doing so.
+pub(super) fn drains_because(what_for: &str, why: Refusal, provider: &ProviderInfo) -> String {
+    let name = &provider.name;
+    let waits = match why {
+        Refusal::Pending => {
+            format!("as many Proxies of provider {name} as replacement.maxUnavailable allows are not ready")
+        }
+        Refusal::Paused => format!(
+            "Proxies of provider {name} that were replaced before do not become ready. Look at those that are not \
+             Ready (kubectl get px), then correct or undo the change, or delete them"
+        ),
+        Refusal::Capped => format!(
+            "as many machines of provider {name} as may be replaced in a minute (--max-replacements-per-minute) \
+             were"
+        ),
+        Refusal::Suspect => format!(
+            "so many machines of provider {name} look broken or absent, or fail their probes, at once that the \
+             look itself is suspected. Check the provider's account, credentials, region and API"
+        ),
+    };
+    format!("{what_for}; this one is shown to nobody new, and goes when its turn comes: {waits}")
 }
 
 /// What a Proxy shows whose machine has to wait.

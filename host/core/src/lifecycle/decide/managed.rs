@@ -145,10 +145,12 @@ fn next_look(cx: &Context<'_>, instance: &Instance) -> Requeue {
 
 fn our_machine(cx: &Context<'_>, provider: &ProviderFacts, wanted: &Wanted, instance: &Instance) -> Decision {
     let object = &cx.observed.object;
-    // Whatever else is wanted of it: that it looks broken may be wrong.
+    // Whatever else is wanted of it: that it looks broken may be wrong. One that stays in any case does not ask, or
+    // it would keep a place from those that go.
     if !is_running(instance)
         && object.status.ip.is_some()
-        && let Some(decision) = suspicion(cx, &provider.info, instance)
+        && let Some(decision) =
+            stays_anyway(cx, provider, wanted, instance).or_else(|| suspicion(cx, &provider.info, instance))
     {
         return decision;
     }
@@ -168,6 +170,20 @@ fn our_machine(cx: &Context<'_>, provider: &ProviderFacts, wanted: &Wanted, inst
         }
     }
     by_state(cx, provider, wanted, instance)
+}
+
+/// Another machine is wanted, and none can be made: this one stays, whatever it looks like.
+fn stays_anyway(
+    cx: &Context<'_>,
+    provider: &ProviderFacts,
+    wanted: &Wanted,
+    instance: &Instance,
+) -> Option<Decision> {
+    let wanted = wanted.as_ref().ok()?;
+    let is_other = fit(instance, cx.observed.object.spec_hash.as_deref(), &wanted.hash) == Fit::Other;
+    let goes = is_other || replace::is_asked_for(cx, instance);
+    let is_open = goes && !provider.info.settings.delete_only && !cx.is_going(instance);
+    is_open.then(|| replace::held_back(cx, &provider.info, wanted, instance)).flatten()
 }
 
 /// The machine is the one that is wanted: what follows from its state.

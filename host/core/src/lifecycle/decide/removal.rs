@@ -4,7 +4,7 @@ use crate::lifecycle::{Action, Decision, MachineSeen, Purpose, Refusal, Stage};
 use crate::provider::{Instance, ProviderInfo};
 
 use super::context::{Context, act, is_running};
-use super::leave::{Leave, again, leave_of, stays};
+use super::leave::{Leave, again, drains_because, leave_of, stays};
 
 /// Why a machine goes.
 #[derive(Debug, Clone, Copy)]
@@ -38,8 +38,8 @@ pub(super) fn remove(
                 let row = "a_machine_waits_to_leave";
                 if cx.observed.object.draining().is_some() && is_running(instance) {
                     // Its leases ran out and it is shown to nobody new: it may as well go on until its turn.
-                    let status = cx.intent_with(Stage::Draining(why.text.to_owned()), instance, true);
-                    return cx.rest(row, status, again(cx, retry));
+                    let stage = Stage::Draining(drains_because(why.text, refusal, provider));
+                    return cx.rest(row, cx.intent_with(stage, instance, true), again(cx, retry));
                 }
                 if cx.observed.object.status.ip.is_some() || refusal == Refusal::Suspect {
                     return stays(cx, row, provider, refusal, retry);

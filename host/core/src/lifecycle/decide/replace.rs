@@ -62,7 +62,6 @@ pub(super) fn decide(
     instance: &Instance,
     cause: Cause,
 ) -> Decision {
-    let object = &cx.observed.object;
     if cx.is_going(instance) {
         return removal::remove(
             cx,
@@ -72,10 +71,8 @@ pub(super) fn decide(
             cause.why(),
         );
     }
-    if object.status.latch.as_deref() == Some(wanted.key.as_str()) {
-        let status = StatusIntent { latch: Some(wanted.key.clone()), ..cx.kept(None) };
-        let poll = Requeue::After(cx.policy.drift_poll);
-        return cx.rest("the_new_spec_is_latched_the_machine_stays", status, poll);
+    if let Some(decision) = latched(cx, wanted) {
+        return decision;
     }
     if let Some(left) = drain_left(cx, provider, instance) {
         let status = draining(cx, instance, cause);
@@ -85,6 +82,36 @@ pub(super) fn decide(
         Some(decision) => *decision,
         None => go(cx, provider, instance, cause),
     }
+}
+
+/// What keeps the machine, as far as it is known without asking anybody.
+pub(super) fn held_back(
+    cx: &Context<'_>,
+    provider: &ProviderInfo,
+    wanted: &Desired,
+    instance: &Instance,
+) -> Option<Decision> {
+    let lacks = || create_request(cx, provider, &wanted.hash).err();
+    latched(cx, wanted).or_else(|| lacks().map(|problem| lacks_credentials(cx, instance, problem)))
+}
+
+/// The spec is known not to work.
+fn latched(cx: &Context<'_>, wanted: &Desired) -> Option<Decision> {
+    if cx.observed.object.status.latch.as_deref() != Some(wanted.key.as_str()) {
+        return None;
+    }
+    let status = StatusIntent { latch: Some(wanted.key.clone()), ..cx.kept(None) };
+    let poll = Requeue::After(cx.policy.drift_poll);
+    Some(cx.rest("the_new_spec_is_latched_the_machine_stays", status, poll))
+}
+
+fn lacks_credentials(
+    cx: &Context<'_>,
+    instance: &Instance,
+    problem: (ProvisionedReason, String),
+) -> Decision {
+    let row = "the_new_spec_lacks_credentials_the_machine_stays";
+    cx.rest(row, stays(cx, instance, problem), Requeue::After(cx.policy.drift_poll))
 }
 
 /// None once the request for the new machine is known to be acceptable.
@@ -97,10 +124,7 @@ fn checked(
     let poll = Requeue::After(cx.policy.drift_poll);
     let request = match create_request(cx, provider, &wanted.hash) {
         Ok(request) => Box::new(request),
-        Err(problem) => {
-            let row = "the_new_spec_lacks_credentials_the_machine_stays";
-            return Some(Box::new(cx.rest(row, stays(cx, instance, problem), poll)));
-        }
+        Err(problem) => return Some(Box::new(lacks_credentials(cx, instance, problem))),
     };
     match &cx.observed.pass.plan {
         Some((key, Ok(_))) if *key == wanted.key => None,
@@ -179,10 +203,11 @@ fn draining(cx: &Context<'_>, instance: &Instance, cause: Cause) -> StatusIntent
     cx.intent_with(Stage::Draining(message), instance, true)
 }
 
-/// The machine stays because of this. One that was draining serves again first.
+/// The machine stays because of this. One that was draining serves again first, if it runs.
 fn stays(cx: &Context<'_>, instance: &Instance, problem: (ProvisionedReason, String)) -> StatusIntent {
-    if cx.observed.object.draining().is_some() {
-        return cx.intent_with(Stage::Running, instance, is_running(instance));
+    match (cx.observed.object.draining(), is_running(instance)) {
+        (Some(_), true) => cx.intent_with(Stage::Running, instance, true),
+        (Some(_), false) => cx.kept(None),
+        (None, _) => cx.kept(Some(problem)),
     }
-    cx.kept(Some(problem))
 }

@@ -273,3 +273,55 @@ fn an_absence_that_begins_a_back_off_asks_the_ledger_all_the_same() {
     let granted = again.granted().written();
     assert_eq!(granted.decide().row, "a_back_off_holds");
 }
+
+/// Reason and message of the Provisioned condition.
+fn provisioned(status: &crate::crd::ProxyStatus) -> (&str, &str) {
+    let condition = status.conditions.first().unwrap();
+    (&condition.reason, &condition.message)
+}
+
+#[test]
+fn what_drains_says_why_its_turn_does_not_come_and_drains_on() {
+    let ended = || runs(draining().leased(0).later(4).next_pass());
+    for (why, says) in [
+        (Refusal::Suspect, "look itself is suspected"),
+        (Refusal::Capped, "--max-replacements-per-minute"),
+        (Refusal::Paused, "kubectl get px"),
+    ] {
+        let status = written_status(&ended().refused(why));
+        let (reason, message) = provisioned(&status);
+        assert!(
+            message.starts_with("the spec needs another machine; ") && message.contains(says),
+            "{message}"
+        );
+        assert_eq!((reason, status.phase), ("Draining", Phase::Replacing));
+    }
+    let before = draining();
+    let since = before.observed.object.status.conditions[2].last_transition_time.clone();
+    let status = written_status(
+        &before.later(60).next_pass().in_state(InstanceState::Failed).refused(Refusal::Suspect),
+    );
+    let (reason, message) = provisioned(&status);
+    assert!(message.contains("look itself is suspected"), "{message}");
+    assert_eq!((reason, status.phase, status.ip.is_some()), ("Draining", Phase::Replacing, true));
+    assert_eq!(status.conditions[2].last_transition_time, since, "it drains since then");
+}
+
+#[test]
+fn a_broken_machine_in_whose_place_none_can_be_made_asks_for_no_place() {
+    let stopped = |case: Case| case.found(Case::published().instance("m1", InstanceState::Stopped));
+    let latched = stopped(outdated().validated(Err(failure(Reason::Permanent))).written().next_pass());
+    assert_eq!(latched.decide().row, "the_new_spec_is_latched_the_machine_stays");
+    let missing = |case: Case| {
+        let auth = Auth::Missing("no such Secret".to_owned());
+        stopped(case.edit(|observed| observed.surroundings.auth = auth))
+    };
+    let lacks = missing(outdated());
+    assert_eq!(lacks.decide().row, "the_new_spec_lacks_credentials_the_machine_stays");
+    assert_eq!(written_status(&lacks).ip.as_deref(), Some("10.0.0.1"));
+    let drains = missing(draining()).decide();
+    assert!(matches!(drains.status.stage, Stage::Kept(None)), "what drains drains on: {drains:#?}");
+    // Without an edit it is mended as ever.
+    let mended = missing(Case::published());
+    assert_eq!(mended.decide().row, "a_broken_machine_asks_to_leave");
+}
