@@ -119,6 +119,23 @@ pub struct Instance {
     pub tags: Tags,
 }
 
+impl Instance {
+    /// One of which no more is known.
+    pub fn bare(id: InstanceId, name: impl Into<String>, state: InstanceState) -> Self {
+        Self {
+            id,
+            name: name.into(),
+            incarnation: None,
+            state,
+            endpoints: Vec::new(),
+            created_at: None,
+            location: None,
+            problem: None,
+            tags: Tags::default(),
+        }
+    }
+}
+
 /// Answer of `get`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Observation {

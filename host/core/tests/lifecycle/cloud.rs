@@ -173,15 +173,10 @@ impl Cloud {
             credentials: None,
         };
         Some(Instance {
-            id: id.clone(),
-            name: machine.name.clone(),
             incarnation: Some(Incarnation::parse(machine.incarnation.to_string()).unwrap()),
-            state: machine.state.clone(),
             endpoints: if runs { vec![endpoint] } else { Vec::new() },
-            created_at: None,
-            location: None,
-            problem: None,
             tags: machine.tags.clone(),
+            ..Instance::bare(id.clone(), machine.name.clone(), machine.state.clone())
         })
     }
 

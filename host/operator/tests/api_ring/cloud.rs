@@ -250,15 +250,9 @@ impl State {
         self.born += 1;
         let incarnation = format!("m{}", self.born);
         let instance = Instance {
-            id: id.clone(),
-            name: request.name.clone(),
             incarnation: Incarnation::parse(incarnation).ok(),
-            state: InstanceState::Provisioning,
-            endpoints: Vec::new(),
-            created_at: None,
-            location: None,
-            problem: None,
             tags: request.tags.clone(),
+            ..Instance::bare(id.clone(), request.name.clone(), InstanceState::Provisioning)
         };
         let bootstrap = request.bootstrap.as_ref().map(|text| text.expose().clone());
         let is_sick = bootstrap.as_ref().is_some_and(|text| text.contains("broken"));
@@ -277,15 +271,10 @@ fn endpoint(address: &str, port: u16) -> Endpoint {
 
 fn somebody_elses(id: &InstanceId, name: &str) -> Instance {
     Instance {
-        id: id.clone(),
-        name: name.to_owned(),
         incarnation: Incarnation::parse("theirs").ok(),
-        state: InstanceState::Running,
         endpoints: vec![endpoint("198.51.100.99", 3128)],
-        created_at: None,
-        location: None,
-        problem: None,
         tags: BTreeMap::from([("owner".to_owned(), "somebody-else".to_owned())]),
+        ..Instance::bare(id.clone(), name, InstanceState::Running)
     }
 }
 

@@ -223,15 +223,9 @@ impl State {
         }
         self.born += 1;
         let instance = Instance {
-            id: id.clone(),
-            name: request.name.clone(),
             incarnation: Incarnation::parse(format!("m{}", self.born)).ok(),
-            state: InstanceState::Provisioning,
-            endpoints: Vec::new(),
-            created_at: None,
-            location: None,
-            problem: None,
             tags: request.tags.clone(),
+            ..Instance::bare(id.clone(), request.name.clone(), InstanceState::Provisioning)
         };
         self.record.births.extend(Birth::of(&instance, now));
         self.machines.insert(id, Machine { instance: instance.clone(), born: now, gone_at: None });

@@ -45,15 +45,10 @@ pub(super) fn made(name: &str, of: &str, cluster: &str, by: &str) -> Instance {
     let key = ProxyKey::new("crawl", format!("proxy-{of}"));
     let tags = machine_tags(&Owner::new(&uid(of), cluster), &key, &provider(by), &spec_hash(&spec, None));
     Instance {
-        id: id(name),
-        name: format!("px-{of}"),
         incarnation: Incarnation::parse(format!("{name}-1")).ok(),
-        state: InstanceState::Running,
-        endpoints: Vec::new(),
         created_at: Some(Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_hours(23)),
-        location: None,
-        problem: None,
         tags,
+        ..Instance::bare(id(name), format!("px-{of}"), InstanceState::Running)
     }
 }
 

@@ -40,17 +40,7 @@ proptest! {
 }
 
 fn instance(tags: crate::provider::Tags) -> Instance {
-    Instance {
-        id: InstanceId::parse("m1").unwrap(),
-        name: "px-u1".to_owned(),
-        incarnation: None,
-        state: InstanceState::Running,
-        endpoints: Vec::new(),
-        created_at: None,
-        location: None,
-        problem: None,
-        tags,
-    }
+    Instance { tags, ..Instance::bare(InstanceId::parse("m1").unwrap(), "px-u1", InstanceState::Running) }
 }
 
 #[test]

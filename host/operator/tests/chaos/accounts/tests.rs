@@ -183,15 +183,8 @@ async fn a_machine_that_goes_under_a_lease_before_its_drain_is_over_is_found() {
 #[tokio::test]
 async fn only_what_a_person_let_go_while_nobody_could_be_asked_may_be_left_behind() {
     let machine = Instance {
-        id: InstanceId::parse("fake/x").unwrap(),
-        name: "x".to_owned(),
-        incarnation: None,
-        state: InstanceState::Running,
-        endpoints: Vec::new(),
-        created_at: None,
-        location: None,
-        problem: None,
         tags: [("proxy-operator-uid".to_owned(), UID.to_owned())].into(),
+        ..Instance::bare(InstanceId::parse("fake/x").unwrap(), "x", InstanceState::Running)
     };
     let left = |case: Case| case.evidence.may_be_left(&machine);
     assert!(left(Case::new().gone(30, 40).lost(35, Component::Failed)));

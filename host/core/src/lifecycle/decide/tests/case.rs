@@ -234,15 +234,10 @@ impl Case {
             credentials: None,
         };
         Instance {
-            id: id(name),
-            name: "px-u1".to_owned(),
             incarnation: Some(Incarnation::parse("i1").unwrap()),
-            state,
             endpoints: if runs { vec![endpoint] } else { Vec::new() },
-            created_at: None,
-            location: None,
-            problem: None,
             tags: machine_tags(&owner, &object.key, &info().name, &self.hash()),
+            ..Instance::bare(id(name), "px-u1", state)
         }
     }
 

@@ -45,15 +45,10 @@ pub(super) fn made(id: &str, of: &str, by: &str) -> Instance {
     let spec = serde_json::from_str(r#"{"mode":"Managed","provider":"one"}"#).unwrap();
     let key = ProxyKey::new("crawl", format!("proxy-{of}"));
     Instance {
-        id: InstanceId::parse(id).unwrap(),
-        name: format!("px-{of}"),
         incarnation: Incarnation::parse("1").ok(),
-        state: InstanceState::Running,
-        endpoints: Vec::new(),
         created_at: Some(jiff::Timestamp::UNIX_EPOCH),
-        location: None,
-        problem: None,
         tags: machine_tags(&Owner::new(&uid(of), CLUSTER), &key, &name(by), &spec_hash(&spec, None)),
+        ..Instance::bare(InstanceId::parse(id).unwrap(), format!("px-{of}"), InstanceState::Running)
     }
 }
 
