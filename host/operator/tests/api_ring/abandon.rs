@@ -39,7 +39,8 @@ async fn a_proxy_whose_provider_is_gone_is_let_go_without_its_machine_when_a_per
     assert_eq!((bench.cloud.machines().len(), bench.cloud.count(Verb::Delete)), (1, 0));
     let events = Api::<Event>::namespaced(bench.client.clone(), &bench.namespace);
     let told = events.list(&ListParams::default()).await.unwrap();
-    let warned = told.items.iter().find(|event| event.reason.as_deref() == Some("Abandoned")).unwrap();
+    let warnings = told.items.iter().filter(|event| event.reason.as_deref() == Some("Abandoned"));
+    let [warned] = warnings.collect::<Vec<_>>()[..] else { panic!("not told once: {:?}", told.items) };
     assert_eq!(warned.type_.as_deref(), Some("Warning"));
     assert!(warned.note.as_ref().unwrap().contains(&machine), "{warned:?}");
     operator.stop().await;

@@ -40,7 +40,9 @@ impl Reconciler {
         for gone in self.memories.left_behind(key, uid.as_ref()) {
             waits.push(Box::pin(self.timed_pass(gone, true)).await);
         }
-        if let Some(object) = current {
+        let writes = &self.effects.own_writes;
+        let is_left = |it: &ObjectFacts| writes.is_finished(key, it.uid.as_str(), &it.resource_version);
+        if let Some(object) = current.filter(|object| !is_left(object)) {
             waits.push(Box::pin(self.timed_pass(object, false)).await);
         }
         waits.into_iter().flatten().min()

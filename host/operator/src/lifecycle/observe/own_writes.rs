@@ -88,6 +88,15 @@ impl OwnWrites {
         }
     }
 
+    /// True of an object that we let go, as long as the store has nothing newer of it. The answer to the removal of
+    /// the last finalizer may have the version that the store has with the finalizer.
+    pub(crate) fn is_finished(&self, key: &ProxyKey, uid: &str, version: &str) -> bool {
+        let kept = self.kept();
+        let last = kept.by_uid.get(uid).and_then(|written| written.version.as_deref());
+        let is_news = last.is_none() || is_newer(Some(version), last);
+        !is_news && kept.finished.get(key).is_some_and(|finished| finished == uid)
+    }
+
     /// The store has this object under the key now, or none: what was finished and is not there is forgotten.
     pub(crate) fn store_has(&self, key: &ProxyKey, uid: Option<&str>) {
         let mut kept = self.kept();
@@ -157,6 +166,20 @@ mod tests {
         writes.store_has(&key, Some("another"));
         assert_eq!(version(&writes.newest(Arc::new(proxy("9")))), "9");
         assert!(writes.kept().by_uid.is_empty() && writes.kept().finished.is_empty(), "{writes:?}");
+    }
+
+    #[test]
+    fn what_was_let_go_stays_so_although_its_last_version_is_that_of_the_store() {
+        let (writes, key) = (OwnWrites::default(), ProxyKey::new("ns", "a"));
+        let is_finished = |uid: &str, version: &str| writes.is_finished(&key, uid, version);
+        writes.keep(proxy("10"));
+        assert!(!is_finished("u", "10"));
+        writes.finish(&key, "u");
+        assert!(!writes.arrived("u", "9") && writes.arrived("u", "10"));
+        assert!(is_finished("u", "9") && is_finished("u", "10"));
+        assert!(!is_finished("u", "11") && !is_finished("another", "10"));
+        writes.store_has(&key, None);
+        assert!(!is_finished("u", "10"));
     }
 
     #[test]
