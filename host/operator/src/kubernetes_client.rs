@@ -1,9 +1,9 @@
 //! Clients of the Kubernetes API: the one place that builds them.
 //!
 //! Invariants: no client resends a request by itself (a repeated write is a decision, taken after a fresh
-//! look), no request other than a watch takes longer than [`REQUEST_TIMEOUT`], answer read to its end, so many of
-//! them are under way at once and no more, and proxy variables of the environment are ignored: the operator's own proxies must never carry its own
-//! control traffic.
+//! look), a client has [`AT_ONCE`] requests under way and no more, each, once its turn has come, takes no longer than
+//! [`REQUEST_TIMEOUT`], answer read to its end (watches are neither counted nor limited), and proxy variables of the
+//! environment are ignored: the operator's own proxies must never carry its own control traffic.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -137,7 +137,7 @@ where
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let watch = is_watch(request.uri());
         let turns = (!watch).then(|| Arc::clone(&self.turns));
-        // Begins when it is polled.
+        // Begins when it is polled: after its turn has come.
         let answer = self.inner.call(request);
         async move {
             let turn = match turns {
@@ -160,7 +160,7 @@ where
 pub struct BoundedBody {
     body: Box<DynBody>,
     limit: Option<Pin<Box<Sleep>>>,
-    /// Given back with the last byte, or when nobody reads on.
+    /// Given back when nobody reads on.
     _turn: Option<OwnedSemaphorePermit>,
 }
 

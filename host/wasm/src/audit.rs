@@ -7,6 +7,7 @@
 use wasmparser::{Parser, Payload};
 
 use crate::call::mask::one_line;
+use crate::limits::{MEMORIES, TABLES};
 
 /// Contract that this host speaks.
 const CONTRACT: &str = "egress-proxies:provider";
@@ -43,7 +44,13 @@ pub(crate) enum AuditError {
 /// Looks at the bytes of a file.
 pub(crate) fn audit(bytes: &[u8]) -> Result<Audit, AuditError> {
     kind(bytes)?;
-    let (imports, exports) = names(bytes)?;
+    let Outline { imports, exports, memories, tables } = outline(bytes)?;
+    if memories > MEMORIES.into() || tables > TABLES.into() {
+        return Err(AuditError::Interface(format!(
+            "defines {memories} memories and {tables} tables; a call may have {MEMORIES} memories and {TABLES} tables: \
+             compose it of fewer components"
+        )));
+    }
     let mut denied_imports = Vec::new();
     for name in &imports {
         import(name)?;
@@ -77,37 +84,49 @@ fn kind(bytes: &[u8]) -> Result<(), AuditError> {
     }
 }
 
-/// Names of the outermost imports and exports.
-fn names(bytes: &[u8]) -> Result<(Vec<String>, Vec<String>), AuditError> {
+/// What the sections of a component say.
+#[derive(Default)]
+struct Outline {
+    /// Names of the outermost imports.
+    imports: Vec<String>,
+    /// And of the outermost exports.
+    exports: Vec<String>,
+    /// In all modules within it.
+    memories: u32,
+    tables: u32,
+}
+
+fn outline(bytes: &[u8]) -> Result<Outline, AuditError> {
     let broken = |error: wasmparser::BinaryReaderError| {
         AuditError::Kind(format!(
             "the component is truncated or damaged ({}); build or copy it again",
             error.message()
         ))
     };
-    let (mut imports, mut exports, mut depth) = (Vec::new(), Vec::new(), 0_u32);
+    let (mut outline, mut depth) = (Outline::default(), 0_u32);
     for payload in Parser::new(0).parse_all(bytes) {
-        #[expect(
-            clippy::wildcard_enum_match_arm,
-            reason = "the outermost names are looked at and nothing else"
-        )]
+        #[expect(clippy::wildcard_enum_match_arm, reason = "these are looked at and nothing else")]
         match payload.map_err(broken)? {
             Payload::Version { .. } => depth = depth.saturating_add(1),
             Payload::End(_) => depth = depth.saturating_sub(1),
             Payload::ComponentImportSection(section) if depth == 1 => {
                 for import in section {
-                    imports.push(import.map_err(broken)?.name.name.to_owned());
+                    outline.imports.push(import.map_err(broken)?.name.name.to_owned());
                 }
             }
             Payload::ComponentExportSection(section) if depth == 1 => {
                 for export in section {
-                    exports.push(export.map_err(broken)?.name.name.to_owned());
+                    outline.exports.push(export.map_err(broken)?.name.name.to_owned());
                 }
             }
+            Payload::MemorySection(section) => {
+                outline.memories = outline.memories.saturating_add(section.count());
+            }
+            Payload::TableSection(section) => outline.tables = outline.tables.saturating_add(section.count()),
             _ => {}
         }
     }
-    Ok((imports, exports))
+    Ok(outline)
 }
 
 fn import(name: &str) -> Result<(), AuditError> {

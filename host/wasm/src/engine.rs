@@ -142,6 +142,8 @@ pub enum EngineError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::permits::most_calls;
+    use crate::registry::DEFAULT_MEMORY_MIB;
 
     #[test]
     fn what_the_child_compiles_fits_an_engine_with_room() {
@@ -149,9 +151,16 @@ mod tests {
         assert_eq!(compatibility(&roomy), compatibility(&bare_engine().unwrap()));
     }
 
+    /// Else all tests of calls would pass without what calls are made of.
+    #[test]
+    fn there_is_room_for_the_calls_that_the_defaults_let_in() {
+        let engine = roomy_engine(most_calls(DEFAULT_MEMORY_MIB)).unwrap();
+        assert!(engine.pooling_allocator_metrics().is_some());
+    }
+
     #[test]
     fn without_address_space_to_reserve_there_is_an_engine_all_the_same() {
         assert!(Engine::new(&with_room(8_192)).is_err(), "more than a processor can address");
-        assert!(roomy_engine(8_192).is_ok());
+        assert!(roomy_engine(8_192).unwrap().pooling_allocator_metrics().is_none());
     }
 }

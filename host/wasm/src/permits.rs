@@ -29,7 +29,7 @@ pub(crate) struct MemoryPool {
 
 /// Calls that may be under way at once in so many mebibytes, whatever their providers are configured to.
 pub(crate) fn most_calls(mebibytes: u32) -> u32 {
-    mebibytes / (LEAST_MEMORY_MIB + HOST_MIB)
+    (mebibytes / (LEAST_MEMORY_MIB + HOST_MIB)).max(1)
 }
 
 impl MemoryPool {

@@ -35,7 +35,7 @@ use crate::threads::Seats;
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 /// Memory of all calls in flight unless it is set: enough for a call with the largest limit in each share.
-const DEFAULT_MEMORY_MIB: u32 = 2304;
+pub(crate) const DEFAULT_MEMORY_MIB: u32 = 2304;
 
 /// What the host needs from the operator.
 #[derive(Clone)]

@@ -74,7 +74,8 @@ async fn more_memories_or_tables_than_a_call_may_have_fail_the_provider() {
         start(&[("memories", &memories, ""), ("tables", &tables_too_many, ""), ("fair", &tables, "")]).await;
     for (name, words) in [("memories", "memor"), ("tables", "table")] {
         let (stage, reason) = started.failed(name);
-        assert!(reason.contains(words), "{stage}: {reason}");
+        assert_eq!(stage, "audit", "before anything is compiled: {reason}");
+        assert!(reason.contains(words) && reason.contains("16"), "{reason}");
     }
     assert!(started.ready("fair").get(&machine()).await.is_ok());
 }

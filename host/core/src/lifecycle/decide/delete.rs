@@ -82,7 +82,7 @@ fn is_left_behind(cx: &Context<'_>) -> Decision {
     let machine = left_behind(cx);
     let message = format!(
         "the annotation crawl.example.com/abandon lets this Proxy go while provider {} is not available: machine \
-         {} is not deleted, remove it yourself",
+         {} is not deleted with it. Remove it yourself; garbage collection does if the provider comes back",
         cx.observed.object.spec.provider.as_deref().unwrap_or_default(),
         machine.as_ref().map_or("of unknown id", InstanceId::as_str),
     );

@@ -60,11 +60,13 @@ fn fails(requeue: Requeue) -> Decision {
     stop("the_object_is_gone_and_the_provider_fails", requeue)
 }
 
-/// A create of this process was not answered, and no machine was known since.
+/// A create of this process was not answered, and no machine was known since. The status may still name the one
+/// before, which is known to be away.
 fn may_land(cx: &Context<'_>) -> bool {
     let memory = &cx.observed.memory;
     let open = memory.unanswered_create || memory.create_in_flight;
-    open && cx.observed.object.recorded_id().is_none()
+    let recorded = cx.observed.object.recorded_id();
+    open && recorded.is_none_or(|id| memory.counted_absent.as_ref() == Some(&id))
 }
 
 /// Ids under which there may be a machine of this process.

@@ -94,7 +94,10 @@ pub async fn run(setup: GcSetup, cancel: CancellationToken) -> Result<(), GcErro
         tokio::select! {
             biased;
             () = cancel.cancelled() => return Ok(()),
-            Ok(()) = resumed.changed(), if came_to_nothing => ticks.reset_after(interval.min(AGAIN)),
+            Ok(()) = resumed.changed(), if came_to_nothing => {
+                came_to_nothing = false; // once: pauses that come often must not put the pass off for ever
+                ticks.reset_after(interval.min(AGAIN));
+            }
             _ = ticks.tick() => {
                 resumed.mark_unchanged();
                 let passed = collector.pass(sightings).await;

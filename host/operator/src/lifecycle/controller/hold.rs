@@ -18,7 +18,8 @@ use crate::lifecycle::queue::{Queue, Taken};
 const LOOK: Duration = Duration::from_millis(250);
 /// So long after the last watch was answered what it brings is in the caches.
 const SETTLES: Duration = Duration::from_secs(1);
-/// Longest time that the watches are waited for.
+/// Longest time that the watches are waited for, over all pauses until they got through once: where pauses come often
+/// and one watch is refused for good, passes begin all the same.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Between the first passes of two Proxies after it: 10,000 within the time in which each comes again by itself.
 const APART: Duration = Duration::from_millis(5);
@@ -29,9 +30,9 @@ enum Waits {
     No,
     /// For the end of a pause.
     Pause,
-    /// For the watches, since the end of the pause; since then none of them is behind.
+    /// For the watches; when they were looked at last, and since when none of them is behind.
     Watches {
-        since: Moment,
+        looked: Moment,
         settle: Option<Moment>,
     },
 }
@@ -43,6 +44,8 @@ pub(super) struct Hold {
     are_behind: Box<dyn Fn() -> bool + Send + Sync>,
     /// Pauses that are over and whose end was taken in.
     pauses: u64,
+    /// What is left of the patience with the watches.
+    patience: Duration,
     waits: Waits,
 }
 
@@ -52,7 +55,7 @@ impl Hold {
     }
 
     fn until(leadership: Leadership, are_behind: Box<dyn Fn() -> bool + Send + Sync>) -> Self {
-        Self { leadership, are_behind, pauses: 0, waits: Waits::No }
+        Self { leadership, are_behind, pauses: 0, patience: PATIENCE, waits: Waits::No }
     }
 
     /// Takes the key that has waited longest, if one is due and passes may begin.
@@ -74,14 +77,23 @@ impl Hold {
         }
         let pauses = *self.leadership.resumed.borrow();
         let another = std::mem::replace(&mut self.pauses, pauses) != pauses;
-        let (since, settle) = match self.waits {
-            Waits::No if !another => return Waits::No,
+        let (looked, settle) = match self.waits {
+            Waits::No if !another => {
+                if self.patience < PATIENCE && !(self.are_behind)() {
+                    self.patience = PATIENCE;
+                }
+                return Waits::No;
+            }
             Waits::No | Waits::Pause => (now, None),
-            Waits::Watches { since, settle } => (since, settle.filter(|_| !another)),
+            Waits::Watches { looked, settle } => (looked, settle.filter(|_| !another)),
         };
+        self.patience = self.patience.saturating_sub(now.since(looked));
         let settle = if (self.are_behind)() { None } else { settle.or(Some(now)) };
         let is_through = settle.is_some_and(|at| now >= at + SETTLES);
-        if is_through || now >= since + PATIENCE { Waits::No } else { Waits::Watches { since, settle } }
+        if is_through {
+            self.patience = PATIENCE;
+        }
+        if is_through || self.patience.is_zero() { Waits::No } else { Waits::Watches { looked: now, settle } }
     }
 }
 
@@ -192,5 +204,32 @@ mod tests {
             Taken::Key(key("b")),
             "a watch that is refused holds up nobody for good"
         );
+    }
+
+    #[test]
+    fn pauses_that_come_often_and_a_watch_that_is_refused_hold_up_nobody_for_good() {
+        let mut world = World::new();
+        for name in ["a", "b", "c", "d"] {
+            world.work.add(key(name), at(0));
+        }
+        world.resumes(true);
+        for now in (0..50_000).step_by(250) {
+            assert_eq!(world.take(now), Taken::Wait(LOOK));
+        }
+        world.pauses();
+        assert_eq!(world.take(50_000), Taken::Wait(LOOK));
+        world.resumes(true);
+        for now in (51_000..61_250).step_by(250) {
+            assert_eq!(world.take(now), Taken::Wait(LOOK));
+        }
+        assert_eq!(world.take(61_250), Taken::Key(key("a")), "the patience of a minute is used up");
+        world.pauses();
+        assert_eq!(world.take(100_000), Taken::Wait(LOOK));
+        world.resumes(true);
+        assert_eq!(world.take(101_000), Taken::Key(key("b")), "the next pause has none of its own");
+        world.behind.store(false, Ordering::SeqCst);
+        assert_eq!(world.take(102_000), Taken::Key(key("c")));
+        world.resumes(true);
+        assert_eq!(world.take(103_000), Taken::Wait(LOOK), "once all were answered there is patience again");
     }
 }

@@ -98,6 +98,16 @@ fn the_finalizers_of_others_survive_the_removal_of_ours() {
 }
 
 #[test]
+fn a_create_that_follows_a_machine_that_went_may_land_too() {
+    let follows = Case::published().absent("m1").next_pass();
+    let case = follows.created(Err(failure(Reason::Host(HostFault::Deadline)))).later(400).next_pass().gone();
+    assert!(case.observed.object.recorded_id().is_some(), "the status still names the one before");
+    let case = case.absent("m1");
+    assert_eq!(case.decide().row, "the_object_is_gone_its_machines_are_listed");
+    assert_eq!(case.listed(Vec::new()).decide().row, "the_object_is_gone_a_create_may_land");
+}
+
+#[test]
 fn only_an_edit_or_a_deletion_ends_a_back_off() {
     let held = Case::claimed().get_fails(Reason::Transient).next_pass();
     assert_eq!(held.decide().row, "a_back_off_holds");
