@@ -100,7 +100,8 @@ pub async fn cluster_id(client: &Client) -> Result<String, kube::Error> {
     Ok(namespace.metadata.uid.unwrap_or_default())
 }
 
-/// Puts the limits around a service.
+/// Puts the limits around a service. Not tower's `ConcurrencyLimit`: that gives the turn back when the head of an
+/// answer is there, and what waits for one would keep watches, which take none, waiting behind it.
 #[derive(Debug, Clone)]
 struct BoundedLayer {
     turns: Arc<Semaphore>,

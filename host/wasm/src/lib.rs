@@ -8,7 +8,8 @@
 //!
 //! Reading order: [`config`] (what the administrator wrote), `load` (from a file to a component that can
 //! be instantiated), `call` (one bounded call), `convert` (contract types to ours and back), [`gate`]
-//! (outbound requests), `provider` and [`registry`] (what the operator sees).
+//! (outbound requests), `provider` and [`registry`] (what the operator sees). What calls run on, and how much of it
+//! there is: `engine` (code and room for memories), `threads`, `limits` (of one call), `permits` (of all together).
 
 #![warn(clippy::indexing_slicing, clippy::string_slice)]
 

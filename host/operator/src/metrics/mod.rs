@@ -3,7 +3,8 @@
 //!
 //! Names, labels and help stand once, in [`families`]; `docs/metrics.md` is generated from there. Labels
 //! are bounded: providers by the config, everything else by enums; series with a `proxy` label go with the
-//! proxy. Gauges that count objects are read at scrape time: what is incremented drifts.
+//! proxy. Gauges that count objects are read at scrape time (`scrape`): what is incremented drifts. `recorders`
+//! and `gc` are fed, `per_proxy` holds the series that each proxy has.
 
 mod families;
 mod gc;

@@ -75,10 +75,7 @@ impl ProxySeries {
     pub(super) fn observe(&self, key: &ProxyKey, duration: Duration, failed: bool) {
         let seconds = duration.as_secs_f64();
         let mut all = self.probes();
-        if !all.contains_key(key) {
-            all.insert(key.clone(), Probes::default());
-        }
-        let Some(probes) = all.get_mut(key) else { return };
+        let probes = all.entry(key.clone()).or_default();
         probes.count += 1;
         probes.seconds += seconds;
         probes.failures += u64::from(failed);

@@ -66,12 +66,11 @@ async fn nothing_of_one_call_is_left_for_calls_beside_it() {
 
 #[tokio::test]
 async fn more_memories_or_tables_than_a_call_may_have_fail_the_provider() {
-    let of = |what: &str| Guest { functions: what.repeat(16), ..Guest::default() }.component();
-    let (memories, tables) = (of("(memory 1)\n"), of("(table 1 funcref)\n"));
-    let tables_too_many =
-        Guest { functions: "(table 1 funcref)\n".repeat(17), ..Guest::default() }.component();
-    let started =
-        start(&[("memories", &memories, ""), ("tables", &tables_too_many, ""), ("fair", &tables, "")]).await;
+    let of = |what: &str, count| Guest { functions: what.repeat(count), ..Guest::default() }.component();
+    // Each guest has a memory of its own besides.
+    let (memories, fair) = (of("(memory 1)\n", 16), of("(table 1 funcref)\n", 16));
+    let tables = of("(table 1 funcref)\n", 17);
+    let started = start(&[("memories", &memories, ""), ("tables", &tables, ""), ("fair", &fair, "")]).await;
     for (name, words) in [("memories", "memor"), ("tables", "table")] {
         let (stage, reason) = started.failed(name);
         assert_eq!(stage, "audit", "before anything is compiled: {reason}");

@@ -4,6 +4,8 @@
 //! It takes nobody's force to get here. The API server looks for finalizers when a deletion begins: one that is
 //! added before it ends, confirmed and all, keeps nothing.
 
+use std::time::Duration;
+
 use super::context::{Context, Provider, act, intent, provider_of, scope_conflict, stop};
 use super::leave::{Leave, leave_of};
 use super::search::{known, time_to_settle};
@@ -21,16 +23,16 @@ pub(super) fn decide(cx: &Context<'_>) -> Decision {
     }
     let provider = match provider_of(cx) {
         Provider::Ready(provider) if scope_conflict(cx, &provider.info).is_some() => {
-            return fails(Requeue::After(cx.policy.slow_poll));
+            return fails(cx.policy.slow_poll);
         }
         Provider::Ready(provider) => provider,
-        Provider::Loading => return fails(Requeue::After(cx.policy.deletion_poll)),
-        Provider::Unavailable(_) => return fails(Requeue::After(cx.policy.slow_poll)),
+        Provider::Loading => return fails(cx.policy.deletion_poll),
+        Provider::Unavailable(_) => return fails(cx.policy.slow_poll),
     };
     if let Some(left) = cx.held_for() {
-        return fails(Requeue::After(left));
+        return fails(left);
     }
-    let unknown = || fails(Requeue::After(cx.policy.deletion_poll));
+    let unknown = || fails(cx.policy.deletion_poll);
     for id in candidates(cx, lands) {
         match cx.seen(id) {
             None => return cx.get("the_object_is_gone_but_not_its_machine", id),
@@ -56,8 +58,8 @@ pub(super) fn decide(cx: &Context<'_>) -> Decision {
         .map_or_else(done, |left| stop("the_object_is_gone_a_create_may_land", Requeue::After(left)))
 }
 
-fn fails(requeue: Requeue) -> Decision {
-    stop("the_object_is_gone_and_the_provider_fails", requeue)
+fn fails(again: Duration) -> Decision {
+    stop("the_object_is_gone_and_the_provider_fails", Requeue::After(again))
 }
 
 /// A create of this process was not answered, and no machine was known since. The status may still name the one

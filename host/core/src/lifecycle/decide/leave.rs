@@ -92,62 +92,67 @@ pub(super) fn again(cx: &Context<'_>, retry: Duration) -> Requeue {
     Requeue::After(cx.held_for().map_or(soon, |left| left.max(soon)))
 }
 
-/// What a Proxy says whose machine drains, or has drained, for this, and has to wait: it goes on doing so.
-pub(super) fn drains_because(what_for: &str, why: Refusal, provider: &ProviderInfo) -> String {
+/// Where to look when machines that were replaced do not become ready.
+const LOOK: &str =
+    "Look at those that are not Ready (kubectl get px), then correct or undo the change, or delete them";
+/// Where to look when a whole fleet seems to be broken.
+const CHECK: &str = "Check the provider's account, credentials, region and API";
+
+/// Why its turn has not come.
+fn cause(why: Refusal, provider: &ProviderInfo) -> String {
     let name = &provider.name;
-    let waits = match why {
+    match why {
         Refusal::Pending => {
             format!("as many Proxies of provider {name} as replacement.maxUnavailable allows are not ready")
         }
-        Refusal::Paused => format!(
-            "Proxies of provider {name} that were replaced before do not become ready. Look at those that are not \
-             Ready (kubectl get px), then correct or undo the change, or delete them"
-        ),
+        Refusal::Paused => {
+            format!("Proxies of provider {name} that were replaced before do not become ready")
+        }
         Refusal::Capped => format!(
             "as many machines of provider {name} as may be replaced in a minute (--max-replacements-per-minute) \
              were"
         ),
         Refusal::Suspect => format!(
             "so many machines of provider {name} look broken or absent, or fail their probes, at once that the \
-             look itself is suspected. Check the provider's account, credentials, region and API"
+             look itself is suspected"
         ),
+    }
+}
+
+/// What a Proxy says whose machine drains, or has drained, for this, and has to wait: it goes on doing so.
+pub(super) fn drains_because(what_for: &str, why: Refusal, provider: &ProviderInfo) -> String {
+    let advice = match why {
+        Refusal::Pending | Refusal::Capped => String::new(),
+        Refusal::Paused => format!(". {LOOK}"),
+        Refusal::Suspect => format!(". {CHECK}"),
     };
-    format!("{what_for}; this one is shown to nobody new, and goes when its turn comes: {waits}")
+    let cause = cause(why, provider);
+    format!("{what_for}; this one is shown to nobody new, and goes when its turn comes: {cause}{advice}")
 }
 
 /// What a Proxy shows whose machine has to wait.
 pub(super) fn waits_because(why: Refusal, provider: &ProviderInfo) -> (ProvisionedReason, String) {
-    let name = &provider.name;
+    let cause = cause(why, provider);
     match why {
         Refusal::Pending => (
             ProvisionedReason::ReplacementPending,
             format!(
-                "another machine is wanted; as many Proxies of provider {name} as replacement.maxUnavailable \
-                 allows are not ready: this one stays as it is, and its turn comes when they are"
+                "another machine is wanted; {cause}: this one stays as it is, and its turn comes when they are"
             ),
         ),
         Refusal::Paused => (
             ProvisionedReason::ReplacementPaused,
-            format!(
-                "another machine is wanted, but Proxies of provider {name} that were replaced before do not \
-                 become ready: this one stays as it is. Look at those that are not Ready (kubectl get px), then \
-                 correct or undo the change, or delete them"
-            ),
+            format!("another machine is wanted, but {cause}: this one stays as it is. {LOOK}"),
         ),
         Refusal::Capped => (
             ProvisionedReason::ReplacementPending,
-            format!(
-                "another machine is wanted, or this one looks broken or absent; as many machines of provider \
-                 {name} as may be replaced in a minute (--max-replacements-per-minute) were: its turn comes"
-            ),
+            format!("another machine is wanted, or this one looks broken or absent; {cause}: its turn comes"),
         ),
         Refusal::Suspect => (
             ProvisionedReason::FleetSuspect,
             format!(
-                "so many machines of provider {name} look broken or absent, or fail their probes, at once that \
-                 the look itself is suspected: they are left as they are and made anew one after the other as \
-                 the ones before come back. Check the provider's account, credentials, region and API; if the machines are \
-                 really gone, nothing needs to be done"
+                "{cause}: they are left as they are and made anew one after the other as the ones before come \
+                 back. {CHECK}; if the machines are really gone, nothing needs to be done"
             ),
         ),
     }

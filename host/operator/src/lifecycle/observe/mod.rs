@@ -1,6 +1,9 @@
 //! What is known about a Proxy: caches of the API server's objects, our own last writes, live reads.
 //!
-//! Nothing here writes.
+//! Nothing here writes. `stores` opens the caches and the watches that fill them; `healing` keeps a watch going,
+//! `waking` begins it anew after a pause, `progress` knows how far it is, `changes` what an event changed;
+//! `own_writes` is ahead of the caches by what this process wrote; `secrets` and `surroundings` put together what
+//! one pass looks at.
 
 mod changes;
 mod healing;
