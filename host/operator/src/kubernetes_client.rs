@@ -13,7 +13,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use http::{Request, Response};
+use http::header::USER_AGENT;
+use http::{HeaderValue, Request, Response};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::client::{Body, ClientBuilder, DynBody};
@@ -24,6 +25,8 @@ use tokio::time::Sleep;
 use tower::util::BoxService;
 use tower::{BoxError, Layer, Service};
 
+/// Who asks, in audit logs and managed fields.
+const NAME: &str = concat!("egress-proxies-operator/", env!("CARGO_PKG_VERSION"));
 /// Longest time of a request that is not a watch.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Requests that one client has under way at once, watches apart. Each takes a connection with its buffers, and a
@@ -67,6 +70,8 @@ pub fn safe(mut config: Config) -> Config {
     config.write_timeout = Some(REQUEST_TIMEOUT);
     config.read_timeout = Some(SILENCE);
     config.reset_reader_on_write = true;
+    config.headers.retain(|(name, _)| *name != USER_AGENT);
+    config.headers.push((USER_AGENT, HeaderValue::from_static(NAME)));
     config
 }
 
@@ -283,5 +288,7 @@ mod tests {
         config.proxy_url = Some("http://127.0.0.1:3128".parse().unwrap());
         let config = safe(config);
         assert!(!config.default_retry && config.proxy_url.is_none());
+        let headers = safe(config).headers;
+        assert_eq!(headers, [(USER_AGENT, HeaderValue::from_static(NAME))], "once, however often");
     }
 }

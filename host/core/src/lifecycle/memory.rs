@@ -166,7 +166,8 @@ pub struct DrainSeen {
 /// The last answer about a machine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LastSeen {
-    /// What it looked like; its problem is that of the whole time before it ran.
+    /// What it looked like; its problem is that of the whole time before it ran, and of its tags those that decisions
+    /// need are there.
     pub instance: Instance,
     /// When that was.
     pub at: Moment,

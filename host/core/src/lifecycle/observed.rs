@@ -4,13 +4,14 @@
 //! [`Surroundings`] before each [`super::decide()`]; [`Pass`] and [`Memory`] change only through
 //! [`super::absorb`].
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
 use crate::crd::{
-    ABANDON_ANNOTATION, ConditionType, FINALIZER, Mode, PLANNED_ID_ANNOTATION, PLANNED_SCOPE_ANNOTATION,
-    Phase, Proxy, ProxySpec, ProxyStatus, REPLACE_ANNOTATION, SPEC_HASH_ANNOTATION,
+    ABANDON_ANNOTATION, ConditionType, FINALIZER, HealthCheckSpec, Mode, PLANNED_ID_ANNOTATION,
+    PLANNED_SCOPE_ANNOTATION, Phase, Proxy, ProxySpec, ProxyStatus, REPLACE_ANNOTATION, SPEC_HASH_ANNOTATION,
 };
 use crate::facts::{Auth, Verdict};
 use crate::ids::{InstanceId, InvalidId, ProviderName, ProxyKey, ProxyUid};
@@ -96,6 +97,45 @@ impl ObjectFacts {
             spec: proxy.spec.clone(),
             status: proxy.status.clone().unwrap_or_default(),
         })
+    }
+
+    /// What has to be known of an object that is gone when it is asked for: which it was, where its machine is, and
+    /// whether that was left behind. Nothing that only a living object needs, which is most of it. Never decide on
+    /// this without a look at the API server before.
+    #[must_use]
+    pub fn remains(&self) -> Self {
+        let abandoned = ProvisionedReason::Abandoned.as_str();
+        let said = self.status.conditions.iter().filter(|condition| condition.reason == abandoned);
+        Self {
+            spec: ProxySpec {
+                placement: None,
+                parameters: None,
+                cloud_init: None,
+                endpoint: None,
+                auth: None,
+                attributes: BTreeMap::new(),
+                health_check: HealthCheckSpec::default(),
+                provider: self.spec.provider.clone(),
+                ..self.spec
+            },
+            status: ProxyStatus {
+                phase: self.status.phase,
+                provider_id: self.status.provider_id.clone(),
+                provider_scope: self.status.provider_scope.clone(),
+                incarnation: self.status.incarnation.clone(),
+                conditions: said.cloned().collect(),
+                ..ProxyStatus::default()
+            },
+            key: self.key.clone(),
+            uid: self.uid.clone(),
+            resource_version: self.resource_version.clone(),
+            finalizers: self.finalizers.clone(),
+            spec_hash: None,
+            planned_id: self.planned_id.clone(),
+            planned_scope: self.planned_scope.clone(),
+            replace_nonce: None,
+            ..*self
+        }
     }
 
     /// True if our finalizer is there.

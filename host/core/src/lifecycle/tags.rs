@@ -61,6 +61,12 @@ pub fn owner_tags_of(tags: &Tags) -> Tags {
         .collect()
 }
 
+/// Those of a machine's tags that a decision about the one Proxy needs that it may be of.
+pub(super) fn decisive(tags: &Tags) -> Tags {
+    let needed = |(key, _): &(&String, &String)| [UID, CLUSTER, SPEC].contains(&key.as_str());
+    tags.iter().filter(needed).map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
 /// The name of the machine that belongs to these tags' uid; none if they name none.
 pub fn machine_name_of(owner: &Tags) -> Option<String> {
     let uid = ProxyUid::parse(owner.get(UID)?.as_str()).ok()?;

@@ -1,4 +1,5 @@
-//! What this process remembers of each Proxy between passes, by uid, with the object as it was seen last.
+//! What this process remembers of each Proxy between passes, by uid, with what it has to know of the object should
+//! that be gone.
 //!
 //! An object that disappears from the API server in the middle of its life still gets one more pass from
 //! here, so that a machine that nobody wrote down yet is not forgotten.
@@ -14,6 +15,7 @@ use egress_proxies_core::lifecycle::{Memory, ObjectFacts, Observed};
 /// One Proxy.
 #[derive(Debug, Clone)]
 struct Remembered {
+    /// What is left of it once it is gone, see [`ObjectFacts::remains`].
     object: ObjectFacts,
     memory: Memory,
 }
@@ -48,12 +50,12 @@ impl Memories {
             Entry::Occupied(known) => {
                 let known = known.into_mut();
                 if known.object.resource_version != object.resource_version {
-                    known.object = object.clone();
+                    known.object = object.remains();
                 }
                 known.memory = memory.clone();
             }
             Entry::Vacant(new) => {
-                new.insert(Box::new(Remembered { object: object.clone(), memory: memory.clone() }));
+                new.insert(Box::new(Remembered { object: object.remains(), memory: memory.clone() }));
             }
         }
     }
@@ -74,7 +76,8 @@ impl Memories {
         self.map().get(key)?.get(uid)?.memory.running_machine()
     }
 
-    /// Objects remembered under this key, `current` apart: they are gone from the cache.
+    /// Objects remembered under this key, `current` apart: they are gone from the cache, and have to be looked at
+    /// before anything is decided on them.
     pub(crate) fn left_behind(&self, key: &ProxyKey, current: Option<&ProxyUid>) -> Vec<ObjectFacts> {
         let map = self.map();
         let others = map.get(key).into_iter().flatten().filter(|(uid, _)| Some(*uid) != current);

@@ -1,13 +1,12 @@
 //! The work queue: which Proxy is due when.
 //!
 //! One entry per key at most, the earliest time wins; a key is never handed out twice at once, and a key
-//! added while it is being worked on comes again afterwards. Adding never waits and memory is bounded by
+//! added while it is being worked on comes again afterwards. What was begun goes before news ([`Lane`]). Adding never waits and memory is bounded by
 //! the number of objects, so that a burst of watch events cannot hold up the reflectors.
 //!
 //! Why not the one in kube's `Controller`: it drives all reconciles in one task and passes their panics
 //! on, its triggers are bounded channels that push back on the watches, and its depth cannot be measured.
 
-use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -15,6 +14,23 @@ use std::time::Duration;
 use egress_proxies_core::ids::ProxyKey;
 use egress_proxies_core::time::Moment;
 use tokio::sync::Notify;
+
+/// Where a key waits. What was begun goes first: of a thousand new Proxies the first would else be looked at again, and
+/// be Ready, only when the last one has its machine. News has every fourth turn, so that it need not wait until all that
+/// was begun has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Lane {
+    /// Something changed.
+    News,
+    /// Goes on with what was begun.
+    Begun,
+}
+
+/// Keys that were begun and are taken while news waits. A new machine needs two of these: a look, and its verdict.
+const IN_A_ROW: u32 = 3;
+
+/// When a key is due, and in which lane.
+type Place = (Moment, Lane);
 
 /// Which keys are due when, and which are being worked on.
 #[derive(Debug, Default)]
@@ -25,10 +41,13 @@ pub(crate) struct Queue {
 
 #[derive(Debug, Default)]
 struct State {
-    order: BTreeSet<(Moment, ProxyKey)>,
-    due: HashMap<ProxyKey, Moment>,
+    news: BTreeSet<(Moment, ProxyKey)>,
+    begun: BTreeSet<(Moment, ProxyKey)>,
+    due: HashMap<ProxyKey, Place>,
     running: HashSet<ProxyKey>,
-    again: HashMap<ProxyKey, Moment>,
+    again: HashMap<ProxyKey, Place>,
+    /// Taken of those that were begun since the last news.
+    in_a_row: u32,
 }
 
 /// What [`Queue::take`] found.
@@ -43,24 +62,50 @@ pub(crate) enum Taken {
 }
 
 impl State {
-    fn add(&mut self, key: ProxyKey, at: Moment) {
+    fn lane(&mut self, lane: Lane) -> &mut BTreeSet<(Moment, ProxyKey)> {
+        match lane {
+            Lane::News => &mut self.news,
+            Lane::Begun => &mut self.begun,
+        }
+    }
+
+    fn add(&mut self, key: ProxyKey, place: Place) {
         if self.running.contains(&key) {
-            let again = self.again.entry(key).or_insert(at);
-            *again = (*again).min(at);
+            let again = self.again.entry(key).or_insert(place);
+            *again = (*again).min(place);
             return;
         }
-        match self.due.entry(key) {
-            Entry::Occupied(mut entry) if at < *entry.get() => {
-                self.order.remove(&(*entry.get(), entry.key().clone()));
-                self.order.insert((at, entry.key().clone()));
-                entry.insert(at);
-            }
-            Entry::Occupied(_) => {}
-            Entry::Vacant(entry) => {
-                self.order.insert((at, entry.key().clone()));
-                entry.insert(at);
+        match self.due.get(&key).copied() {
+            Some((at, _)) if at <= place.0 => {}
+            known => {
+                if let Some(known) = known {
+                    self.leaves(&key, known);
+                }
+                self.stands(key, place);
             }
         }
+    }
+
+    fn stands(&mut self, key: ProxyKey, (at, lane): Place) {
+        self.lane(lane).insert((at, key.clone()));
+        self.due.insert(key, (at, lane));
+    }
+
+    fn leaves(&mut self, key: &ProxyKey, (at, lane): Place) {
+        self.lane(lane).remove(&(at, key.clone()));
+        self.due.remove(key);
+    }
+
+    fn take_from(&mut self, lane: Lane, now: Moment) -> Option<ProxyKey> {
+        self.lane(lane).first().filter(|(at, _)| *at <= now)?;
+        let (_, key) = self.lane(lane).pop_first()?;
+        self.due.remove(&key);
+        self.running.insert(key.clone());
+        self.in_a_row = match lane {
+            Lane::News => 0,
+            Lane::Begun => self.in_a_row.saturating_add(1),
+        };
+        Some(key)
     }
 }
 
@@ -69,40 +114,40 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Plans a key, or moves it forward. Never later than it already was.
+    /// Plans a key about which there is news, or moves it forward. Never later than it already was.
     pub(crate) fn add(&self, key: ProxyKey, at: Moment) {
-        self.state().add(key, at);
+        self.add_to(Lane::News, key, at);
+    }
+
+    /// As [`Queue::add`], in this lane.
+    pub(crate) fn add_to(&self, lane: Lane, key: ProxyKey, at: Moment) {
+        self.state().add(key, (at, lane));
         self.changed.notify_one();
     }
 
-    /// Takes the key that has waited longest, if one is due.
+    /// Takes a key that is due: of its lane the one that has waited longest.
     pub(crate) fn take(&self, now: Moment) -> Taken {
         let mut state = self.state();
-        match state.order.first() {
-            None => Taken::Empty,
-            Some((at, _)) if *at > now => Taken::Wait(at.since(now)),
-            Some(_) => match state.order.pop_first() {
-                None => Taken::Empty,
-                Some((_, key)) => {
-                    state.due.remove(&key);
-                    state.running.insert(key.clone());
-                    Taken::Key(key)
-                }
-            },
+        let lanes =
+            if state.in_a_row < IN_A_ROW { [Lane::Begun, Lane::News] } else { [Lane::News, Lane::Begun] };
+        if let Some(key) = lanes.into_iter().find_map(|lane| state.take_from(lane, now)) {
+            return Taken::Key(key);
         }
+        let next = [state.news.first(), state.begun.first()].into_iter().flatten().map(|(at, _)| *at).min();
+        next.map_or(Taken::Empty, |at| Taken::Wait(at.since(now)))
     }
 
     /// Plans the keys that are due one after the other, this far apart, the one that has waited longest first.
     pub(crate) fn spread(&self, now: Moment, apart: Duration) {
         let mut state = self.state();
-        let due: Vec<ProxyKey> =
-            state.order.iter().take_while(|(at, _)| *at <= now).map(|(_, key)| key.clone()).collect();
+        let is_due = |(_, (at, _)): &(&ProxyKey, &Place)| *at <= now;
+        let mut due: Vec<(Place, ProxyKey)> =
+            state.due.iter().filter(is_due).map(|(key, place)| (*place, key.clone())).collect();
+        due.sort();
         let mut at = now;
-        for key in due {
-            if let Some(before) = state.due.insert(key.clone(), at) {
-                state.order.remove(&(before, key.clone()));
-            }
-            state.order.insert((at, key));
+        for (before, key) in due {
+            state.leaves(&key, before);
+            state.stands(key, (at, before.1));
             at = at + apart;
         }
         drop(state);
@@ -114,8 +159,9 @@ impl Queue {
         let mut state = self.state();
         state.running.remove(key);
         let again = state.again.remove(key);
-        if let Some(at) = [again, next].into_iter().flatten().min() {
-            state.add(key.clone(), at);
+        let next = next.map(|at| (at, Lane::Begun));
+        if let Some(place) = [again, next].into_iter().flatten().min() {
+            state.add(key.clone(), place);
         }
         drop(state);
         self.changed.notify_one();
@@ -129,7 +175,7 @@ impl Queue {
     /// Keys planned, now or later, and keys being worked on.
     pub(crate) fn depth(&self) -> (usize, usize) {
         let state = self.state();
-        (state.order.len(), state.running.len())
+        (state.due.len(), state.running.len())
     }
 }
 
@@ -197,6 +243,40 @@ mod tests {
         assert_eq!(queue.take(at(14)), Taken::Wait(Duration::from_secs(1)));
         assert_eq!(queue.take(at(15)), Taken::Key(key("c")));
         assert_eq!(queue.take(at(15)), Taken::Wait(Duration::from_secs(45)));
+    }
+
+    #[test]
+    fn what_was_begun_goes_first_and_news_has_every_fourth_turn() {
+        let queue = Queue::default();
+        for name in ["a", "b", "c", "d", "e"] {
+            queue.add(key(name), at(0));
+            assert_eq!(queue.take(at(0)), Taken::Key(key(name)));
+            queue.done(&key(name), Some(at(3)));
+        }
+        for name in ["x", "y", "z"] {
+            queue.add(key(name), at(1));
+        }
+        queue.add_to(Lane::Begun, key("b"), at(2));
+        let taken = std::iter::from_fn(|| match queue.take(at(3)) {
+            Taken::Key(key) => Some(key.name),
+            Taken::Wait(_) | Taken::Empty => None,
+        });
+        assert_eq!(taken.collect::<Vec<_>>(), ["b", "a", "c", "x", "d", "e", "y", "z"]);
+        assert_eq!(queue.take(at(3)), Taken::Empty);
+    }
+
+    #[test]
+    fn news_about_what_was_begun_waits_with_the_news() {
+        let queue = Queue::default();
+        queue.add_to(Lane::Begun, key("a"), at(60));
+        queue.add_to(Lane::Begun, key("b"), at(5));
+        queue.add(key("a"), at(4));
+        queue.add(key("b"), at(6));
+        assert_eq!(queue.depth(), (2, 0));
+        assert_eq!(queue.take(at(3)), Taken::Wait(Duration::from_secs(1)));
+        assert_eq!(queue.take(at(9)), Taken::Key(key("b")), "its turn, and its earlier time");
+        assert_eq!(queue.take(at(9)), Taken::Key(key("a")));
+        assert_eq!(queue.take(at(99)), Taken::Empty, "each once");
     }
 
     #[tokio::test]

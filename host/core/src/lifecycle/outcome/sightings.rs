@@ -1,6 +1,7 @@
 //! What `get` and the listing say of machines: sightings, absences, and their timers.
 
 use crate::lifecycle::memory::{Call, DeleteCause, DeleteSent, LastSeen};
+use crate::lifecycle::tags::decisive;
 use crate::lifecycle::{ListSeen, MachineSeen, Observed, Owner, Policy, ProviderView, backoff};
 use crate::provider::{Failure, Instance, InstanceRef, InstanceState, Listing, Observation, Reason};
 use crate::time::Moment;
@@ -68,7 +69,8 @@ pub(super) fn note_found(observed: &mut Observed, instance: &Instance, policy: &
     let ever_ran = runs || before.as_ref().is_some_and(|seen| seen.ever_ran);
     let problem = if runs { None } else { lasting_problem(before.as_ref(), instance) };
     let making_since = (!runs).then(|| before.and_then(|seen| seen.making_since).unwrap_or(now));
-    let instance = Instance { problem, ..instance.clone() };
+    let tags = decisive(&instance.tags);
+    let instance = Instance { problem, tags, ..instance.clone() };
     memory.last_seen = Some(LastSeen { instance, at: now, making_since, running_since, ever_ran });
 }
 

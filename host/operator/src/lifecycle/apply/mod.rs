@@ -126,9 +126,9 @@ impl Effects {
             proxy = %object.key, uid = %object.uid, machine,
             "abandoned: the object goes, its machine was not deleted and may go on and cost money"
         );
-        let Some(news) = news_in(&object.status) else { return };
-        let told = self.events.tell(object, news, self.clock.now().wall);
-        while_allowed(&*self.may_act, told).await;
+        if let Some(news) = news_in(&object.status) {
+            self.events.tell_at_once(object, news, self.clock.now().wall).await;
+        }
     }
 
     /// Reads the object live. An object of the same name with another uid is no news of ours: nobody has
@@ -158,8 +158,7 @@ impl Effects {
         let Some(answer) = while_allowed(&*self.may_act, write).await else { return Written::HeldBack };
         let result = self.sorted(object, Write::Status, answer);
         if let (Written::Done(_), Some(news)) = (&result, news_of(&object.status, asked)) {
-            let told = self.events.tell(object, news, self.clock.now().wall);
-            while_allowed(&*self.may_act, told).await;
+            self.events.tell(object, news, self.clock.now().wall).await;
         }
         result
     }

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 use super::{Effects, Room};
 use crate::clock::SystemClock;
-use crate::lifecycle::events::Events;
+use crate::lifecycle::events::{Events, Sender};
 use crate::lifecycle::observe::OwnWrites;
 use crate::lifecycle::recorder::Silent;
 
@@ -48,15 +48,22 @@ fn effects(live: &Proxy) -> Effects {
         async move { Ok::<_, Infallible>(answer) }
     });
     let client = Client::new(server, "ns");
-    Effects {
+    let may_act: Arc<dyn Fn() -> bool + Send + Sync> = Arc::new(|| true);
+    let sender = Sender {
         client: client.clone(),
+        instance: "test".to_owned(),
+        metrics: Arc::new(Silent),
+        may_act: Arc::clone(&may_act),
+    };
+    Effects {
+        client,
         providers: Arc::new(NoProviders),
         own_writes: Arc::new(OwnWrites::default()),
-        events: Events::new(client, "test".to_owned(), Arc::new(Silent)),
+        events: Events::new(sender).0,
         room: Room::new(Caps::default(), watch::channel(Fleet::default()).1),
         metrics: Arc::new(Silent),
         clock: SystemClock::start(),
-        may_act: Arc::new(|| true),
+        may_act,
     }
 }
 

@@ -32,7 +32,7 @@ use self::reconcile::Reconciler;
 use self::tasks::Tasks;
 use self::triggers::{News, Triggers, relay};
 use super::apply::{Effects, Room};
-use super::events::Events;
+use super::events::{Events, Sender, Telling};
 use super::memory::Memories;
 use super::observe::{self, Namespaces, OnChange, OwnWrites, Sources, Stores, WatchEnded};
 use super::queue::Taken;
@@ -43,6 +43,8 @@ use crate::leadership::Leadership;
 /// How long reconciles under way, with the provider calls they wait for, may go on after the process was told
 /// to end. Below what the application gives this loop, which may have to say goodbye after it.
 const DRAIN: Duration = Duration::from_secs(15);
+/// After that, how long Events that still wait may take: whoever leads next waits for it.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 /// Passes at the same time. Far more than providers have permits, so that one whose calls hang, and whose Proxies
 /// wait up to 5 s each for a permit, does not hold up the others; few enough that a large fleet that is due at once
 /// has no pass in memory for each of its Proxies (some 15 KB).
@@ -203,8 +205,9 @@ async fn work(
     tasks.spawn("the relay of news", relay(Arc::clone(&triggers), news, setup.fleet.clone()));
     let stores = sources.stores.clone();
     let hold = Hold::new(setup.leadership.clone(), stores.clone());
-    let controller =
-        Controller { reconciler: Arc::new(reconciler(&setup, sources, memories, own_writes)), triggers };
+    let (reconciler, telling) = reconciler(&setup, sources, memories, own_writes);
+    tasks.spawn("the telling of Events", telling.run());
+    let controller = Controller { reconciler: Arc::new(reconciler), triggers };
     tokio::select! {
         biased;
         error = tasks.ended() => Err(error),
@@ -224,8 +227,13 @@ fn reconciler(
     sources: Sources,
     memories: Arc<Memories>,
     own_writes: Arc<OwnWrites>,
-) -> Reconciler {
-    let events = Events::new(setup.client.clone(), setup.instance.clone(), Arc::clone(&setup.metrics));
+) -> (Reconciler, Telling) {
+    let (events, telling) = Events::new(Sender {
+        client: setup.client.clone(),
+        instance: setup.instance.clone(),
+        metrics: Arc::clone(&setup.metrics),
+        may_act: Arc::clone(&setup.leadership.may_act),
+    });
     let effects = Effects {
         client: setup.client.clone(),
         providers: Arc::clone(&setup.providers),
@@ -236,14 +244,15 @@ fn reconciler(
         clock: Arc::clone(&setup.clock),
         may_act: Arc::clone(&setup.leadership.may_act),
     };
-    Reconciler {
+    let reconciler = Reconciler {
         sources,
         effects,
         memories,
         policy: setup.policy.clone(),
         clock: Arc::clone(&setup.clock),
         metrics: Arc::clone(&setup.metrics),
-    }
+    };
+    (reconciler, telling)
 }
 
 struct Controller {
@@ -272,7 +281,12 @@ impl Controller {
             }
         }
         let drained = async { while running.join_next().await.is_some() {} };
-        tokio::time::timeout(DRAIN, drained).await.map_err(|_elapsed| LifecycleError::BrokenOff)
+        tokio::time::timeout(DRAIN, drained).await.map_err(|_elapsed| LifecycleError::BrokenOff)?;
+        let told = self.reconciler.effects.events.all_told();
+        if tokio::time::timeout(LAST_WORDS, told).await.is_err() {
+            tracing::info!("Events that still waited are not written; the statuses say the same");
+        }
+        Ok(())
     }
 
     fn start_what_is_due(&self, running: &mut JoinSet<Ended>, hold: &mut Hold) -> Option<Duration> {

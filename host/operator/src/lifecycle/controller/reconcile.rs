@@ -77,7 +77,7 @@ impl Reconciler {
     fn forget(&self, object: &ObjectFacts, missing: bool) {
         let uid = object.uid.as_str();
         self.memories.forget(object);
-        self.effects.events.forget(uid);
+        self.effects.events.forget(&object.uid);
         if object.deleting && !missing {
             self.effects.own_writes.finish(&object.key, uid);
         } else {

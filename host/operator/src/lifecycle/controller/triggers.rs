@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use crate::clock::SharedClock;
 use crate::lifecycle::observe::{Change, OnChange, OwnWrites, Stores, key_of, refers_to};
-use crate::lifecycle::queue::Queue;
+use crate::lifecycle::queue::{Lane, Queue};
 
 /// Turns changes into work.
 pub(crate) struct Triggers {
@@ -56,16 +56,20 @@ impl Triggers {
         }
     }
 
-    /// One Proxy is due for work.
-    pub(crate) fn work_on(&self, key: ProxyKey) {
-        if self.working.load(Ordering::SeqCst) {
-            self.work.add(key, self.clock.now().mono);
-        }
+    /// What the work on a Proxy waits for has come.
+    pub(crate) fn goes_on(&self, key: ProxyKey) {
+        self.work_on(Lane::Begun, key);
     }
 
     fn due(&self, key: ProxyKey) {
         self.dirty.add(key.clone(), self.clock.now().mono);
-        self.work_on(key);
+        self.work_on(Lane::News, key);
+    }
+
+    fn work_on(&self, lane: Lane, key: ProxyKey) {
+        if self.working.load(Ordering::SeqCst) {
+            self.work.add_to(lane, key, self.clock.now().mono);
+        }
     }
 
     fn brought_back(&self, change: &Change) -> bool {
@@ -118,7 +122,7 @@ pub(crate) async fn relay(triggers: Arc<Triggers>, news: News, fleet: watch::Sen
                 for uid in differing(&known, &new) {
                     let key = fleet.borrow().proxies.get(uid).map(|facts| facts.key.clone());
                     if let Some(key) = key {
-                        triggers.work_on(key);
+                        triggers.goes_on(key);
                     }
                 }
                 known = new;
@@ -128,7 +132,7 @@ pub(crate) async fn relay(triggers: Arc<Triggers>, news: News, fleet: watch::Sen
                 for uid in counted.keys().filter(|uid| new.get(*uid).is_none_or(|count| *count == 0)) {
                     let facts = fleet.borrow().proxies.get(uid).cloned();
                     if let Some(facts) = facts.filter(|facts| facts.is_leaving()) {
-                        triggers.work_on(facts.key.clone());
+                        triggers.goes_on(facts.key.clone());
                     }
                 }
                 counted = new;

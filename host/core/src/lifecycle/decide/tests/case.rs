@@ -359,6 +359,13 @@ impl Case {
     }
 
     pub(super) fn decide(&self) -> Decision {
-        decide(&self.observed, &Policy::default(), self.now())
+        let decision = decide(&self.observed, &Policy::default(), self.now());
+        if self.observed.pass.presence == Presence::Gone {
+            let remembered = self.clone().edit(|observed| observed.object = observed.object.remains());
+            let same = decide(&remembered.observed, &Policy::default(), self.now());
+            let [same, known] = [&same, &decision].map(|it| (it.row, it.requeue, &it.action));
+            assert_eq!(same, known, "what is remembered of an object that is gone is enough");
+        }
+        decision
     }
 }

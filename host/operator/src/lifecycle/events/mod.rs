@@ -1,26 +1,14 @@
-//! Kubernetes Events about a Proxy, for `kubectl describe`.
+//! Kubernetes Events about a Proxy, for `kubectl describe`: which news there is ([`news_of`]), and the telling of it
+//! ([`Events`]).
 //!
 //! Invariants: an Event that cannot be written changes nothing else; the same news about a Proxy is told
 //! once as long as it stays the last of its kind; texts are those of conditions, which never hold secrets.
-//! kube's own `Recorder` is not used: it repeats a known event as a further write.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+mod telling;
 
-use egress_proxies_core::crd::{ConditionType, Phase, Proxy, ProxyStatus};
-use egress_proxies_core::lifecycle::ObjectFacts;
-use k8s_openapi::api::core::v1::ObjectReference;
-use k8s_openapi::api::events::v1::Event;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-use kube::api::{ObjectMeta, PostParams};
-use kube::{Api, Client, Resource};
+use egress_proxies_core::crd::{ConditionType, Phase, ProxyStatus};
 
-use super::recorder::{LifecycleMetrics, Outcome, Write};
-
-/// What the events say who wrote them.
-const CONTROLLER: &str = "egress-proxies-operator";
-/// Longest text that the API server takes.
-const NOTE_BYTES: usize = 1024;
+pub(crate) use telling::{Events, Sender, Telling};
 
 /// Good or bad news.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -51,81 +39,6 @@ pub(crate) struct News {
     pub(crate) action: &'static str,
     /// For people: no times, counters or secrets.
     pub(crate) note: String,
-}
-
-/// Writes Events.
-pub(crate) struct Events {
-    client: Client,
-    instance: String,
-    metrics: Arc<dyn LifecycleMetrics>,
-    told: Mutex<HashMap<String, News>>,
-}
-
-impl std::fmt::Debug for Events {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Events").field("instance", &self.instance).finish_non_exhaustive()
-    }
-}
-
-impl Events {
-    /// `instance` names this process, such as its pod.
-    pub(crate) fn new(client: Client, instance: String, metrics: Arc<dyn LifecycleMetrics>) -> Self {
-        Self { client, instance, metrics, told: Mutex::default() }
-    }
-
-    /// Tells the news unless it was the last told about this Proxy. Never fails; a refusal is logged.
-    pub(crate) async fn tell(&self, object: &ObjectFacts, news: News, now: jiff::Timestamp) {
-        if !self.is_new(object.uid.as_str(), &news) {
-            return;
-        }
-        let api = Api::<Event>::namespaced(self.client.clone(), &object.key.namespace);
-        let answer = api.create(&PostParams::default(), &self.event(object, &news, now)).await;
-        let outcome = if answer.is_ok() { Outcome::Done } else { Outcome::Failed };
-        self.metrics.wrote(Write::Event, outcome);
-        if let Err(error) = answer {
-            tracing::info!(proxy = %object.key, reason = %news.reason, %error, "event not written");
-        }
-    }
-
-    /// Forgets an object that is no more.
-    pub(crate) fn forget(&self, uid: &str) {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
-    }
-
-    fn is_new(&self, uid: &str, news: &News) -> bool {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        told.insert(uid.to_owned(), news.clone()).as_ref() != Some(news)
-    }
-
-    fn event(&self, object: &ObjectFacts, news: &News, now: jiff::Timestamp) -> Event {
-        Event {
-            metadata: ObjectMeta {
-                namespace: Some(object.key.namespace.clone()),
-                name: Some(event_name(&object.key.name, now)),
-                ..ObjectMeta::default()
-            },
-            action: Some(news.action.to_owned()),
-            reason: Some(news.reason.clone()),
-            note: Some(cut(&news.note)),
-            type_: Some(news.kind.as_str().to_owned()),
-            regarding: Some(reference_to(object)),
-            event_time: Some(MicroTime(now)),
-            reporting_controller: Some(CONTROLLER.to_owned()),
-            reporting_instance: Some(self.instance.clone()),
-            ..Event::default()
-        }
-    }
-}
-
-fn reference_to(object: &ObjectFacts) -> ObjectReference {
-    ObjectReference {
-        api_version: Some(Proxy::api_version(&()).into_owned()),
-        kind: Some(Proxy::kind(&()).into_owned()),
-        namespace: Some(object.key.namespace.clone()),
-        name: Some(object.key.name.clone()),
-        uid: Some(object.uid.to_string()),
-        ..ObjectReference::default()
-    }
 }
 
 /// The news that a status write is worth: a new phase or a new reason, in the words of the condition that
@@ -176,18 +89,6 @@ fn kind_of(reason: &str) -> Kind {
         | "Deleting" | "ReplacementPending" => Kind::Normal,
         _ => Kind::Warning,
     }
-}
-
-/// A name that is new each time and valid whatever the length of the Proxy's.
-fn event_name(proxy: &str, now: jiff::Timestamp) -> String {
-    let end = proxy.floor_char_boundary(200);
-    let stem = proxy.get(..end).unwrap_or_default().trim_end_matches(['-', '.']);
-    format!("{stem}.{:x}", now.as_nanosecond())
-}
-
-fn cut(note: &str) -> String {
-    let end = note.floor_char_boundary(NOTE_BYTES);
-    note.get(..end).unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
