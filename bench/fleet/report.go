@@ -48,6 +48,7 @@ func lines(fleet int) []line {
 		{"first create to all Ready", seconds(func(f Figures) time.Duration { return f.readyAll }), "s",
 			ratioAtMost(0.5, "half the time")},
 		{"first create to half of them Ready", seconds(func(f Figures) time.Duration { return f.readyHalf }), "s", nil},
+		{"first create to the last write, an Event", seconds(func(f Figures) time.Duration { return f.written }), "s", nil},
 		{"writes to each Proxy until Ready", perProxy(func(f Figures) int { return f.making.proxyWrites }), "",
 			atMost(3, "3")},
 		{"  writes that were refused, all Proxies", whole(func(f Figures) int { return f.making.refused }), "", nil},

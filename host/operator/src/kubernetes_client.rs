@@ -25,7 +25,7 @@ use tokio::time::Sleep;
 use tower::util::BoxService;
 use tower::{BoxError, Layer, Service};
 
-/// Who asks, in audit logs and managed fields.
+/// Who asks, in audit logs and managed fields; a provider's request may say another name.
 const NAME: &str = concat!("egress-proxies-operator/", env!("CARGO_PKG_VERSION"));
 /// Longest time of a request that is not a watch.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -70,8 +70,6 @@ pub fn safe(mut config: Config) -> Config {
     config.write_timeout = Some(REQUEST_TIMEOUT);
     config.read_timeout = Some(SILENCE);
     config.reset_reader_on_write = true;
-    config.headers.retain(|(name, _)| *name != USER_AGENT);
-    config.headers.push((USER_AGENT, HeaderValue::from_static(NAME)));
     config
 }
 
@@ -140,7 +138,8 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        request.headers_mut().entry(USER_AGENT).or_insert(HeaderValue::from_static(NAME));
         let watch = is_watch(request.uri());
         let turns = (!watch).then(|| Arc::clone(&self.turns));
         // Begins when it is polled: after its turn has come.
@@ -276,6 +275,22 @@ mod tests {
         drop(watch);
     }
 
+    #[tokio::test]
+    async fn a_request_says_whose_it_is_unless_it_does_already() {
+        let echo = tower::service_fn(|request: Request<Body>| async move {
+            let mut answer = Response::new(endless_body());
+            *answer.headers_mut() = request.headers().clone();
+            Ok::<_, BoxError>(answer)
+        });
+        for (given, expected) in [(None, NAME), (Some("of-a-provider/1.0"), "of-a-provider/1.0")] {
+            let mut request = Request::get("/api").body(Body::empty()).unwrap();
+            request.headers_mut().extend(given.map(|name| (USER_AGENT, HeaderValue::from_static(name))));
+            let answer = layer(1).layer(echo).oneshot(request).await.unwrap();
+            let sent: Vec<_> = answer.headers().get_all(USER_AGENT).iter().collect();
+            assert_eq!(sent, [expected]);
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_watch_may_stay_silent_for_longer() {
         let body = call("/api/v1/secrets?watch=true&limit=500").await.unwrap().into_body();
@@ -288,7 +303,5 @@ mod tests {
         config.proxy_url = Some("http://127.0.0.1:3128".parse().unwrap());
         let config = safe(config);
         assert!(!config.default_retry && config.proxy_url.is_none());
-        let headers = safe(config).headers;
-        assert_eq!(headers, [(USER_AGENT, HeaderValue::from_static(NAME))], "once, however often");
     }
 }

@@ -100,7 +100,7 @@ impl ObjectFacts {
     }
 
     /// What has to be known of an object that is gone when it is asked for: which it was, where its machine is, and
-    /// whether that was left behind. Nothing that only a living object needs, which is most of it. Never decide on
+    /// whether that drains or was left behind. Nothing that only a living object needs, which is most of it. Never decide on
     /// this without a look at the API server before.
     #[must_use]
     pub fn remains(&self) -> Self {
@@ -123,6 +123,7 @@ impl ObjectFacts {
                 provider_id: self.status.provider_id.clone(),
                 provider_scope: self.status.provider_scope.clone(),
                 incarnation: self.status.incarnation.clone(),
+                ip: self.status.ip.clone(),
                 conditions: said.cloned().collect(),
                 ..ProxyStatus::default()
             },

@@ -1,7 +1,7 @@
 //! The work queue: which Proxy is due when.
 //!
-//! One entry per key at most, the earliest time wins; a key is never handed out twice at once, and a key
-//! added while it is being worked on comes again afterwards. What was begun goes before news ([`Lane`]). Adding never waits and memory is bounded by
+//! One place per key and lane ([`Lane`]), the earliest time wins; a key is never handed out twice at once, and a key
+//! added while it is being worked on comes again afterwards. Adding never waits and memory is bounded by
 //! the number of objects, so that a burst of watch events cannot hold up the reflectors.
 //!
 //! Why not the one in kube's `Controller`: it drives all reconciles in one task and passes their panics
@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 /// Where a key waits. What was begun goes first: of a thousand new Proxies the first would else be looked at again, and
 /// be Ready, only when the last one has its machine. News has every fourth turn, so that it need not wait until all that
 /// was begun has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lane {
     /// Something changed.
     News,
@@ -29,8 +29,31 @@ pub(crate) enum Lane {
 /// Keys that were begun and are taken while news waits. A new machine needs two of these: a look, and its verdict.
 const IN_A_ROW: u32 = 3;
 
-/// When a key is due, and in which lane.
-type Place = (Moment, Lane);
+/// When a key is due in each lane. It may stand in both: news must not delay what was begun.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Place {
+    news: Option<Moment>,
+    begun: Option<Moment>,
+}
+
+impl Place {
+    fn of(lane: Lane, at: Moment) -> Self {
+        match lane {
+            Lane::News => Self { news: Some(at), begun: None },
+            Lane::Begun => Self { news: None, begun: Some(at) },
+        }
+    }
+
+    /// In each lane the earlier time.
+    fn with(self, other: Self) -> Self {
+        let earlier = |a: Option<Moment>, b: Option<Moment>| a.into_iter().chain(b).min();
+        Self { news: earlier(self.news, other.news), begun: earlier(self.begun, other.begun) }
+    }
+
+    fn first(self) -> Option<Moment> {
+        self.news.into_iter().chain(self.begun).min()
+    }
+}
 
 /// Which keys are due when, and which are being worked on.
 #[derive(Debug, Default)]
@@ -71,35 +94,38 @@ impl State {
 
     fn add(&mut self, key: ProxyKey, place: Place) {
         if self.running.contains(&key) {
-            let again = self.again.entry(key).or_insert(place);
-            *again = (*again).min(place);
+            let again = self.again.entry(key).or_default();
+            *again = again.with(place);
             return;
         }
-        match self.due.get(&key).copied() {
-            Some((at, _)) if at <= place.0 => {}
-            known => {
-                if let Some(known) = known {
-                    self.leaves(&key, known);
-                }
-                self.stands(key, place);
-            }
+        let known = self.leaves(&key);
+        self.stands(key, known.with(place));
+    }
+
+    fn stands(&mut self, key: ProxyKey, place: Place) {
+        if let Some(at) = place.news {
+            self.news.insert((at, key.clone()));
         }
+        if let Some(at) = place.begun {
+            self.begun.insert((at, key.clone()));
+        }
+        self.due.insert(key, place);
     }
 
-    fn stands(&mut self, key: ProxyKey, (at, lane): Place) {
-        self.lane(lane).insert((at, key.clone()));
-        self.due.insert(key, (at, lane));
-    }
-
-    fn leaves(&mut self, key: &ProxyKey, (at, lane): Place) {
-        self.lane(lane).remove(&(at, key.clone()));
-        self.due.remove(key);
+    fn leaves(&mut self, key: &ProxyKey) -> Place {
+        let place = self.due.remove(key).unwrap_or_default();
+        if let Some(at) = place.news {
+            self.news.remove(&(at, key.clone()));
+        }
+        if let Some(at) = place.begun {
+            self.begun.remove(&(at, key.clone()));
+        }
+        place
     }
 
     fn take_from(&mut self, lane: Lane, now: Moment) -> Option<ProxyKey> {
-        self.lane(lane).first().filter(|(at, _)| *at <= now)?;
-        let (_, key) = self.lane(lane).pop_first()?;
-        self.due.remove(&key);
+        let (_, key) = self.lane(lane).first().filter(|(at, _)| *at <= now)?.clone();
+        self.leaves(&key);
         self.running.insert(key.clone());
         self.in_a_row = match lane {
             Lane::News => 0,
@@ -121,7 +147,7 @@ impl Queue {
 
     /// As [`Queue::add`], in this lane.
     pub(crate) fn add_to(&self, lane: Lane, key: ProxyKey, at: Moment) {
-        self.state().add(key, (at, lane));
+        self.state().add(key, Place::of(lane, at));
         self.changed.notify_one();
     }
 
@@ -140,14 +166,13 @@ impl Queue {
     /// Plans the keys that are due one after the other, this far apart, the one that has waited longest first.
     pub(crate) fn spread(&self, now: Moment, apart: Duration) {
         let mut state = self.state();
-        let is_due = |(_, (at, _)): &(&ProxyKey, &Place)| *at <= now;
-        let mut due: Vec<(Place, ProxyKey)> =
-            state.due.iter().filter(is_due).map(|(key, place)| (*place, key.clone())).collect();
+        let is_due = |(key, place): (&ProxyKey, &Place)| Some((place.first()?, key.clone()));
+        let mut due: Vec<_> = state.due.iter().filter_map(is_due).filter(|(at, _)| *at <= now).collect();
         due.sort();
         let mut at = now;
-        for (before, key) in due {
-            state.leaves(&key, before);
-            state.stands(key, (at, before.1));
+        for (_, key) in due {
+            let Place { news, begun } = state.leaves(&key);
+            state.stands(key, Place { news: news.map(|_| at), begun: begun.map(|_| at) });
             at = at + apart;
         }
         drop(state);
@@ -158,9 +183,9 @@ impl Queue {
     pub(crate) fn done(&self, key: &ProxyKey, next: Option<Moment>) {
         let mut state = self.state();
         state.running.remove(key);
-        let again = state.again.remove(key);
-        let next = next.map(|at| (at, Lane::Begun));
-        if let Some(place) = [again, next].into_iter().flatten().min() {
+        let again = state.again.remove(key).unwrap_or_default();
+        let place = again.with(next.map_or_else(Place::default, |at| Place::of(Lane::Begun, at)));
+        if place != Place::default() {
             state.add(key.clone(), place);
         }
         drop(state);
@@ -266,17 +291,28 @@ mod tests {
     }
 
     #[test]
-    fn news_about_what_was_begun_waits_with_the_news() {
+    fn news_does_not_delay_what_was_begun_nor_does_it_wait_for_that() {
         let queue = Queue::default();
-        queue.add_to(Lane::Begun, key("a"), at(60));
-        queue.add_to(Lane::Begun, key("b"), at(5));
-        queue.add(key("a"), at(4));
-        queue.add(key("b"), at(6));
-        assert_eq!(queue.depth(), (2, 0));
-        assert_eq!(queue.take(at(3)), Taken::Wait(Duration::from_secs(1)));
-        assert_eq!(queue.take(at(9)), Taken::Key(key("b")), "its turn, and its earlier time");
-        assert_eq!(queue.take(at(9)), Taken::Key(key("a")));
+        for name in ["a", "b", "c", "d"] {
+            queue.add(key(name), at(1));
+        }
+        queue.add_to(Lane::Begun, key("d"), at(2));
+        queue.add_to(Lane::Begun, key("e"), at(60));
+        queue.add(key("e"), at(3));
+        assert_eq!(queue.depth(), (5, 0));
+        assert_eq!(queue.take(at(0)), Taken::Wait(Duration::from_secs(1)));
+        let taken = std::iter::from_fn(|| match queue.take(at(4)) {
+            Taken::Key(key) => Some(key.name),
+            Taken::Wait(_) | Taken::Empty => None,
+        });
+        assert_eq!(taken.collect::<Vec<_>>(), ["d", "a", "b", "c", "e"]);
         assert_eq!(queue.take(at(99)), Taken::Empty, "each once");
+        queue.add(key("d"), at(99));
+        queue.done(&key("d"), Some(at(100)));
+        queue.add(key("f"), at(98));
+        assert_eq!(queue.take(at(98)), Taken::Key(key("f")));
+        assert_eq!(queue.take(at(100)), Taken::Key(key("d")));
+        assert_eq!(queue.take(at(999)), Taken::Empty);
     }
 
     #[tokio::test]

@@ -15,7 +15,9 @@ use std::sync::Arc;
 
 use egress_proxies_core::crd::{Proxy, ProxyStatus};
 use egress_proxies_core::ids::{InstanceId, ProxyKey};
-use egress_proxies_core::lifecycle::{Action, MetadataPatch, ObjectFacts, Observed, Outcome, Written};
+use egress_proxies_core::lifecycle::{
+    Action, MetadataPatch, ObjectFacts, Observed, Outcome, ProvisionedReason, Written,
+};
 use egress_proxies_core::provider::{Failure, Lookup, Provider, Providers, Reason};
 use kube::{Api, Client};
 
@@ -158,7 +160,12 @@ impl Effects {
         let Some(answer) = while_allowed(&*self.may_act, write).await else { return Written::HeldBack };
         let result = self.sorted(object, Write::Status, answer);
         if let (Written::Done(_), Some(news)) = (&result, news_of(&object.status, asked)) {
-            self.events.tell(object, news, self.clock.now().wall).await;
+            let now = self.clock.now().wall;
+            if news.reason == ProvisionedReason::Abandoned.as_str() {
+                self.events.tell_at_once(object, news, now).await; // the object goes next
+            } else {
+                self.events.tell(object, news, now).await;
+            }
         }
         result
     }

@@ -58,7 +58,7 @@ impl Hold {
         Self { leadership, are_behind, pauses: 0, patience: PATIENCE, waits: Waits::No }
     }
 
-    /// Takes the key that has waited longest, if one is due and passes may begin.
+    /// Takes the next key, if one is due and passes may begin.
     pub(super) fn take(&mut self, work: &Queue, now: Moment) -> Taken {
         let waited = !matches!(self.waits, Waits::No);
         self.waits = self.waits_at(now);

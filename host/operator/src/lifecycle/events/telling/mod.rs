@@ -1,9 +1,10 @@
 //! Writes Events behind the work on Proxies: they wait in a queue of their own, from which one at a time is sent, so
 //! that of a busy API server the statuses have the most.
 //!
-//! Bounded: who finds [`MOST_WAITING`] in the queue sends its own at once, and waits for it. An Event carries the time of
-//! its news, not that of its writing. One that a pause breaks off is sent again after it, under the same name. What
-//! waits when the process is killed is lost; the status says the same.
+//! Bounded: who finds [`MOST_WAITING`] in the queue sends its own at once, and waits for it. An Event carries the time
+//! of its news, which may be another order than that of the writing. One that a pause breaks off, or that a busy
+//! server refuses, is sent again under the same name. What waits when the process is killed is lost; the status says
+//! the same.
 //!
 //! kube's own `Recorder` is not used: it repeats a known event as a further write.
 
@@ -19,6 +20,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{ObjectMeta, PostParams};
+use kube::core::Status;
 use kube::{Api, Client, Resource};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
@@ -31,10 +33,12 @@ use crate::lifecycle::recorder::{LifecycleMetrics, Outcome, Write};
 const CONTROLLER: &str = "egress-proxies-operator";
 /// Longest text that the API server takes.
 const NOTE_BYTES: usize = 1024;
-/// Most Events in the queue: about a third of a KiB each.
+/// Most Events in the queue: about a third of a KiB each, with the longest note 1.3 KiB.
 const MOST_WAITING: usize = 2048;
 /// Between two looks whether this process may act again.
 const LOOK: Duration = Duration::from_millis(250);
+/// Before an Event that a busy server refused is sent again. Short and few: the others wait behind it.
+const BUSY: [Duration; 3] = [Duration::from_millis(250), Duration::from_secs(1), Duration::from_secs(4)];
 
 /// Where Events are sent, and by whom.
 pub(crate) struct Sender {
@@ -93,18 +97,25 @@ impl Events {
         let Some(letter) = self.letter(object, news, now) else { return };
         match self.queue.try_send(Waiting::Letter(Box::new(letter))) {
             Ok(()) => {}
-            Err(TrySendError::Full(refused) | TrySendError::Closed(refused)) => {
-                if let Waiting::Letter(letter) = refused {
-                    self.sender.send(&letter).await;
-                }
-            }
+            Err(TrySendError::Full(refused) | TrySendError::Closed(refused)) => match refused {
+                Waiting::Letter(letter) => self.send(&letter).await,
+                Waiting::Mark(_) => {}
+            },
         }
     }
 
     /// As [`Events::tell`], and done when it is told: what comes next must not be known before.
     pub(crate) async fn tell_at_once(&self, object: &ObjectFacts, news: News, now: jiff::Timestamp) {
         if let Some(letter) = self.letter(object, news, now) {
-            self.sender.send(&letter).await;
+            self.send(&letter).await;
+        }
+    }
+
+    /// Whoever was met by a pause comes again with the same news, which then is not known.
+    async fn send(&self, letter: &Letter) {
+        match self.sender.send(letter).await {
+            Sent::Done | Sent::Busy(_) | Sent::Refused(_) => {}
+            Sent::HeldBack => self.forget(&letter.uid),
         }
     }
 
@@ -127,6 +138,7 @@ impl Events {
         let hash = hasher.finish();
         let before =
             self.told.lock().unwrap_or_else(PoisonError::into_inner).insert(object.uid.clone(), hash);
+        let news = News { note: cut(news.note), ..news };
         (before != Some(hash)).then(|| Letter { key: object.key.clone(), uid: object.uid.clone(), news, at })
     }
 }
@@ -145,30 +157,61 @@ impl Telling {
     }
 
     async fn deliver(&self, letter: &Letter) {
-        while self.sender.send(letter).await.is_none() {
-            tokio::time::sleep(LOOK).await;
+        let mut waits = BUSY.into_iter();
+        loop {
+            let wait = match self.sender.send(letter).await {
+                Sent::Done | Sent::Refused(_) => return,
+                Sent::HeldBack => LOOK,
+                Sent::Busy(_) => match waits.next() {
+                    Some(wait) => wait,
+                    None => return,
+                },
+            };
+            tokio::time::sleep(wait).await;
         }
     }
 }
 
+/// What came of a sending.
+enum Sent {
+    Done,
+    /// This process may not act, or a pause broke it off: it may have been written all the same.
+    HeldBack,
+    /// The server has too much to do, or cannot do it now.
+    Busy(kube::Error),
+    /// It would do the same again, or it is not known what it did.
+    Refused(kube::Error),
+}
+
 impl Sender {
-    /// None if this process may not act, or a pause broke it off: it may have been written all the same.
-    async fn send(&self, letter: &Letter) -> Option<()> {
-        let api = Api::<Event>::namespaced(self.client.clone(), &letter.key.namespace);
-        let event = self.event(letter);
-        let answer =
-            while_allowed(&*self.may_act, async { api.create(&PostParams::default(), &event).await }).await?;
-        let outcome = match answer {
-            Ok(_) => Outcome::Done,
-            // The first of two sendings had come through.
-            Err(kube::Error::Api(status)) if status.is_already_exists() => Outcome::Done,
-            Err(error) => {
+    async fn send(&self, letter: &Letter) -> Sent {
+        let sent = self.try_to_send(letter).await;
+        let outcome = match &sent {
+            Sent::HeldBack => return sent,
+            Sent::Done => Outcome::Done,
+            Sent::Busy(error) | Sent::Refused(error) => {
                 tracing::info!(proxy = %letter.key, reason = %letter.news.reason, %error, "event not written");
                 Outcome::Failed
             }
         };
         self.metrics.wrote(Write::Event, outcome);
-        Some(())
+        sent
+    }
+
+    async fn try_to_send(&self, letter: &Letter) -> Sent {
+        let api = Api::<Event>::namespaced(self.client.clone(), &letter.key.namespace);
+        let event = self.event(letter);
+        let write = async { api.create(&PostParams::default(), &event).await };
+        match while_allowed(&*self.may_act, write).await {
+            None => Sent::HeldBack,
+            Some(Ok(_)) => Sent::Done,
+            Some(Err(error)) => match refusal(&error) {
+                // The first of two sendings had come through.
+                Some(status) if status.is_already_exists() => Sent::Done,
+                Some(status) if status.code == 429 || status.code >= 500 => Sent::Busy(error),
+                Some(_) | None => Sent::Refused(error),
+            },
+        }
     }
 
     fn event(&self, letter: &Letter) -> Event {
@@ -181,7 +224,7 @@ impl Sender {
             },
             action: Some(news.action.to_owned()),
             reason: Some(news.reason.clone()),
-            note: Some(cut(&news.note)),
+            note: Some(news.note.clone()),
             type_: Some(news.kind.as_str().to_owned()),
             regarding: Some(reference_to(letter)),
             event_time: Some(MicroTime(*at)),
@@ -190,6 +233,11 @@ impl Sender {
             ..Event::default()
         }
     }
+}
+
+/// What the API server said, if it did.
+fn refusal(error: &kube::Error) -> Option<&Status> {
+    if let kube::Error::Api(status) = error { Some(status) } else { None }
 }
 
 fn reference_to(letter: &Letter) -> ObjectReference {
@@ -210,9 +258,9 @@ fn event_name(proxy: &str, at: jiff::Timestamp) -> String {
     format!("{stem}.{:x}", at.as_nanosecond())
 }
 
-fn cut(note: &str) -> String {
-    let end = note.floor_char_boundary(NOTE_BYTES);
-    note.get(..end).unwrap_or_default().to_owned()
+fn cut(mut note: String) -> String {
+    note.truncate(note.floor_char_boundary(NOTE_BYTES));
+    note
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Events wait, in order, and are sent once whatever a pause does.
 
 use std::convert::Infallible;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
@@ -20,6 +20,8 @@ struct Server {
     notes: Arc<Mutex<Vec<String>>>,
     allowed: Arc<AtomicBool>,
     sendings: Arc<AtomicBool>,
+    /// So many requests are answered with 429 first.
+    busy: Arc<AtomicUsize>,
 }
 
 impl Server {
@@ -29,25 +31,25 @@ impl Server {
             notes: Arc::default(),
             allowed: Arc::new(AtomicBool::new(true)),
             sendings: Arc::default(),
+            busy: Arc::default(),
         };
         let (leave, notes) = (Arc::clone(&server.leave), Arc::clone(&server.notes));
-        let sendings = Arc::clone(&server.sendings);
+        let (sendings, busy) = (Arc::clone(&server.sendings), Arc::clone(&server.busy));
         let known = Arc::new(Mutex::new(Vec::<String>::new()));
         let service = tower::service_fn(move |request: Request<Body>| {
             let (leave, notes, known) = (Arc::clone(&leave), Arc::clone(&notes), Arc::clone(&known));
-            let sendings = Arc::clone(&sendings);
+            let (sendings, busy) = (Arc::clone(&sendings), Arc::clone(&busy));
             async move {
                 let text = request.into_body().collect().await.unwrap().to_bytes();
                 let event: Value = serde_json::from_slice(&text).unwrap();
                 let name = event["metadata"]["name"].as_str().unwrap().to_owned();
                 let again = known.lock().unwrap().contains(&name);
                 sendings.store(true, Ordering::SeqCst);
+                if busy.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
+                    return Ok(refusal(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests"));
+                }
                 if again {
-                    let refused = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-                        "reason": "AlreadyExists", "code": 409, "message": "there is one"});
-                    let mut answer = Response::new(Body::from(serde_json::to_vec(&refused).unwrap()));
-                    *answer.status_mut() = StatusCode::CONFLICT;
-                    return Ok::<_, Infallible>(answer);
+                    return Ok::<_, Infallible>(refusal(StatusCode::CONFLICT, "AlreadyExists"));
                 }
                 known.lock().unwrap().push(name);
                 notes.lock().unwrap().push(event["note"].as_str().unwrap().to_owned());
@@ -68,6 +70,14 @@ impl Server {
     fn notes(&self) -> Vec<String> {
         self.notes.lock().unwrap().clone()
     }
+}
+
+fn refusal(code: StatusCode, reason: &str) -> Response<Body> {
+    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "reason": reason, "code": code.as_u16(), "message": "no"});
+    let mut answer = Response::new(Body::from(serde_json::to_vec(&status).unwrap()));
+    *answer.status_mut() = code;
+    answer
 }
 
 fn object(name: &str) -> ObjectFacts {
@@ -144,4 +154,35 @@ async fn where_too_many_wait_who_tells_sends_its_own() {
     assert_eq!(server.notes().len(), MOST_WAITING + 2);
     drop(events);
     task.join_next().await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_busy_server_refuses_is_sent_again_a_few_times_and_holds_up_the_others_no_longer() {
+    let (server, events, telling) = Server::new();
+    let mut task = JoinSet::new();
+    task.spawn(telling.run());
+    server.leave.add_permits(9);
+    server.busy.store(BUSY.len(), Ordering::SeqCst);
+    events.tell(&object("a"), news("in the end"), now()).await;
+    events.all_told().await;
+    assert_eq!(server.notes(), ["in the end"]);
+    server.busy.store(BUSY.len() + 1, Ordering::SeqCst);
+    events.tell(&object("b"), news("never"), now()).await;
+    events.tell(&object("c"), news("the next one"), now()).await;
+    events.all_told().await;
+    assert_eq!(server.notes(), ["in the end", "the next one"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_told_at_once_is_told_before_the_caller_goes_on_and_again_after_a_pause() {
+    let (server, events, _nobody_empties_the_queue) = Server::new();
+    server.leave.add_permits(9);
+    server.allowed.store(false, Ordering::SeqCst);
+    events.tell_at_once(&object("a"), news("abandoned"), now()).await;
+    assert!(server.notes().is_empty(), "in a pause");
+    server.allowed.store(true, Ordering::SeqCst);
+    events.tell_at_once(&object("a"), news("abandoned"), now()).await;
+    assert_eq!(server.notes(), ["abandoned"]);
+    events.tell_at_once(&object("a"), news("abandoned"), now()).await;
+    assert_eq!(server.notes(), ["abandoned"], "once");
 }
