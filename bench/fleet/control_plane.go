@@ -135,6 +135,16 @@ contexts: [{name: bench, context: {cluster: bench, user: %s}}]
 	return os.WriteFile(c.kubeconfig(name), []byte(text), 0o600)
 }
 
+// cpu is the processor time of both so far; what can't be read is 0.
+func (c *ControlPlane) cpu() (sum time.Duration) {
+	for _, process := range []*Process{c.etcd, c.apiServer} {
+		if usage, err := process.usage(); err == nil {
+			sum += usage.cpu
+		}
+	}
+	return sum
+}
+
 // stop loses nothing: what is in there is of no use afterwards.
 func (c *ControlPlane) stop() {
 	_ = c.apiServer.stop(0)

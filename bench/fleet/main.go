@@ -68,6 +68,7 @@ func run(set Settings) error {
 		defer os.RemoveAll(dir)
 	}
 	figures := map[string]*Figures{}
+	var sample *Sample
 	for _, contestant := range []Contestant{peer(set), operator(set)} {
 		if set.only != "" && set.only != contestant.account && !strings.HasPrefix(contestant.name, set.only) {
 			continue
@@ -76,8 +77,8 @@ func run(set Settings) error {
 		if err := os.Mkdir(own, 0o700); err != nil {
 			return err
 		}
-		found, err := try(ctx, set, contestant, own)
-		figures[contestant.name] = &found
+		found, made, err := try(ctx, set, contestant, own)
+		figures[contestant.name], sample = &found, made
 		if err != nil {
 			// What came before may have taken a quarter of an hour: it is shown.
 			report(os.Stdout, set.fleet, figures["operator"], figures["plain loop"])
@@ -87,5 +88,13 @@ func run(set Settings) error {
 	if missed := report(os.Stdout, set.fleet, figures["operator"], figures["plain loop"]); missed > 0 {
 		fmt.Printf("%d promises missed\n", missed)
 	}
+	if sample == nil {
+		return nil
+	}
+	alone, err := bare(ctx, set, sample, dir)
+	if err != nil {
+		return fmt.Errorf("the operator's writes alone did not get through: %w", err)
+	}
+	reportBare(os.Stdout, alone, figures["operator"], figures["plain loop"])
 	return nil
 }

@@ -25,6 +25,7 @@ type Figures struct {
 	creating             time.Duration // until the API server had taken all creates
 	readyHalf, readyAll  time.Duration // from the first create
 	written              time.Duration // the last write of all, an Event
+	planeCPU             time.Duration // of etcd and API server until all were Ready
 	making               Counts
 	makingCPU            time.Duration
 	peak                 Usage
@@ -53,27 +54,28 @@ type Trial struct {
 	audit    *Audit
 	running  *Running
 	figures  Figures
+	sample   *Sample
 }
 
-// try takes one contestant through all phases.
-func try(ctx context.Context, set Settings, contestant Contestant, dir string) (_ Figures, err error) {
+// try takes one contestant through all phases, and brings back what it made of a Proxy.
+func try(ctx context.Context, set Settings, contestant Contestant, dir string) (_ Figures, _ *Sample, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	t := &Trial{set: set, figures: Figures{name: contestant.name}}
 	defer t.tearDown()
 	if err := t.setUp(ctx, dir); err != nil {
-		return t.figures, err
+		return t.figures, nil, err
 	}
 	if t.running, err = contestant.start(t.plane, "first"); err != nil {
-		return t.figures, err
+		return t.figures, nil, err
 	}
 	for _, phase := range []func(context.Context) error{t.makeAll, t.restart, t.rest, t.deleteAll} {
 		if err := phase(ctx); err != nil {
 			_, fault := t.node.ran()
-			return t.figures, errors.Join(err, fault)
+			return t.figures, nil, errors.Join(err, fault)
 		}
 	}
-	return t.figures, nil
+	return t.figures, t.sample, nil
 }
 
 func (t *Trial) setUp(ctx context.Context, dir string) (err error) {
@@ -122,7 +124,7 @@ func (t *Trial) makeAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	began := time.Now()
+	plane, began := t.plane.cpu(), time.Now()
 	if err := t.proxies.create(ctx, t.set.fleet, t.machines.port); err != nil {
 		return err
 	}
@@ -134,6 +136,7 @@ func (t *Trial) makeAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	t.figures.planeCPU = t.plane.cpu() - plane
 	times := t.proxies.readyTimes()
 	slices.SortFunc(times, time.Time.Compare)
 	t.figures.readyHalf, t.figures.readyAll = times[len(times)/2].Sub(began), times[len(times)-1].Sub(began)
@@ -155,7 +158,10 @@ func (t *Trial) makeAll(ctx context.Context) error {
 	t.figures.makingCPU = t.figures.peak.cpu - before.cpu
 	t.figures.written = t.figures.making.lastWrite.Sub(began)
 	t.say("all Ready %.1f s after the first create", t.figures.readyAll.Seconds())
-	return nil
+	if t.figures.name != "operator" {
+		return nil
+	}
+	return t.takeSample(ctx)
 }
 
 // restart ends the contestant, starts it anew, and sees what it does to a fleet that needs nothing.

@@ -48,6 +48,7 @@ func lines(fleet int) []line {
 		{"first create to all Ready", seconds(func(f Figures) time.Duration { return f.readyAll }), "s",
 			ratioAtMost(0.5, "half the time")},
 		{"first create to half of them Ready", seconds(func(f Figures) time.Duration { return f.readyHalf }), "s", nil},
+		{"CPU of API server and etcd until then, all", seconds(func(f Figures) time.Duration { return f.planeCPU }), "s", nil},
 		{"first create to the last write, an Event", seconds(func(f Figures) time.Duration { return f.written }), "s", nil},
 		{"writes to each Proxy until Ready", perProxy(func(f Figures) int { return f.making.proxyWrites }), "",
 			atMost(3, "3")},
@@ -116,6 +117,19 @@ func report(to io.Writer, fleet int, operator, peer *Figures) (missed int) {
 		fmt.Fprintf(to, "%-46s %12s %12s %7s  %s\n", one.text, value(operator), value(peer), ratio, said)
 	}
 	return missed
+}
+
+// reportBare says how near the operator is to what its writes alone take.
+func reportBare(to io.Writer, bare Figures, operator, peer *Figures) {
+	fmt.Fprintf(to, "\nThe operator's writes alone, sent by a program that decides, probes and tells nothing: all Ready %.1f s "+
+		"after the first create,\nof which API server and etcd work for %.1f s of processor time", bare.readyAll.Seconds(), bare.planeCPU.Seconds())
+	if operator != nil && bare.readyAll > 0 {
+		fmt.Fprintf(to, ". The operator takes %.2f of that time", operator.readyAll.Seconds()/bare.readyAll.Seconds())
+	}
+	if peer != nil && peer.readyAll > 0 {
+		fmt.Fprintf(to, "; it is %.2f of the plain loop's", bare.readyAll.Seconds()/peer.readyAll.Seconds())
+	}
+	fmt.Fprintln(to, ".")
 }
 
 func number(value float64) string {
