@@ -47,7 +47,9 @@ pub use observed::{CloudInitView, ObjectFacts, Observed, ProviderFacts, Provider
 pub use outcome::{Outcome, Written, absorb, sending};
 pub use pass::{ApiState, ListSeen, MachineSeen, Pass, Presence};
 pub use policy::Policy;
-pub use status::{HealthView, ProvisionedReason, RecordedMachine, Stage, StatusIntent, needs_write, render};
+pub use status::{
+    HealthView, NOT_PROBED_YET, ProvisionedReason, RecordedMachine, Stage, StatusIntent, needs_write, render,
+};
 pub use tags::{
     Owner, cluster_tags, has_owner_tags, is_in_namespace, is_made_by, key_of, machine_name_of, machine_tags,
     owner_tags_of, spec_tag_of, uid_of,

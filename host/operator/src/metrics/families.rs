@@ -99,7 +99,7 @@ pub(super) const PROVIDER_REQUESTS: Family = family(
     "provider_requests_total",
     Kind::Counter,
     &["provider", "op", "result"],
-    "Calls of providers. result: answered (a failure of the provider's own is an answer too), or what the host ended it for.",
+    "Calls of providers. result: answered, the reason of a failure (transient, throttled, quota, capacity, denied, missing, invalid, name_taken, busy, out_of_scope, permanent, unsupported, other), or what the host ended it for (trap, deadline, cpu, memory, bad_answer, no_permit, held_back, cancelled).",
 );
 pub(super) const PROVIDER_CALL_SECONDS: Family = family(
     "provider_call_seconds",

@@ -4,11 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use egress_proxies_core::facts::Fleet;
+use egress_proxies_core::crd::Proxy;
+use egress_proxies_core::facts::{Auth, Fleet};
 use egress_proxies_core::gc::Seen;
 use egress_proxies_core::health::ProbeReason;
 use egress_proxies_core::ids::{ProviderName, ProxyKey, ProxyUid};
+use egress_proxies_core::lifecycle::{FactsInput, facts_of};
 use egress_proxies_wasm::registry::{CallRecord, CallRecorder};
+use serde_json::json;
 use tokio::sync::watch;
 
 use super::families::{self, Family};
@@ -20,11 +23,15 @@ use crate::lifecycle::{LifecycleMetrics, Outcome, Write};
 
 /// Metrics over a pool with five leases and a provider that is ready.
 fn metrics() -> Metrics {
+    metrics_of(watch::channel(Fleet::default()).1)
+}
+
+fn metrics_of(fleet: watch::Receiver<Fleet>) -> Metrics {
     let metrics = Metrics::new(PerProxy::On).unwrap();
     let leases =
         Arc::new(BTreeMap::from([(ProxyUid::parse("a").unwrap(), 2), (ProxyUid::parse("b").unwrap(), 3)]));
     let sources = ScrapeSources {
-        fleet: watch::channel(Fleet::default()).1,
+        fleet,
         leases: watch::channel(leases).1,
         providers: Box::new(|| {
             let loaded = Some(["sha256:0".to_owned(), "1.0.0".to_owned(), "0.1.0".to_owned()]);
@@ -85,6 +92,42 @@ fn gauges_are_read_when_somebody_looks() {
     ] {
         assert!(text.lines().any(|shown| shown == line), "{line} is missing in {text}");
     }
+}
+
+/// A fleet with a Proxy in each of these phases.
+fn fleet_of(phases: &[&str]) -> Fleet {
+    let facts = phases.iter().enumerate().map(|(number, phase)| {
+        let proxy: Proxy = serde_json::from_value(json!({
+            "apiVersion": "crawl.example.com/v1alpha1", "kind": "Proxy",
+            "metadata": {"namespace": "ns", "name": format!("p{number}"), "uid": format!("u{number}")},
+            "spec": {"mode": "Managed", "provider": "p"}, "status": {"phase": phase}
+        }))
+        .unwrap();
+        let input = FactsInput {
+            auth: Auth::None,
+            provider: None,
+            default_probe_url: None,
+            ca_pem: None,
+            running: None,
+        };
+        let facts = facts_of(&proxy, input).unwrap();
+        (facts.uid.clone(), Arc::new(facts))
+    });
+    Fleet { proxies: Arc::new(facts.collect()), ..Fleet::default() }
+}
+
+#[test]
+fn proxies_are_counted_by_phase_and_those_that_are_gone_no_more() {
+    let (fleet, seen) = watch::channel(fleet_of(&["Ready", "Ready", "Unhealthy"]));
+    let metrics = metrics_of(seen);
+    let count = |phase: &str| {
+        let text = metrics.text().unwrap();
+        let start = format!("proxy_operator_proxies{{phase=\"{phase}\"}} ");
+        text.lines().find_map(|line| line.strip_prefix(&start)?.parse::<u32>().ok()).unwrap()
+    };
+    assert_eq!(["Ready", "Unhealthy", "Pending", "Deleting"].map(count), [2, 1, 0, 0]);
+    fleet.send_replace(fleet_of(&["Deleting"]));
+    assert_eq!(["Ready", "Unhealthy", "Pending", "Deleting"].map(count), [0, 0, 0, 1]);
 }
 
 #[test]

@@ -69,7 +69,9 @@ async fn a_deletion_waits_for_a_provider_that_was_removed_and_ends_when_it_is_ba
     bench.until_gone("external").await;
     bench
         .until("a", "waiting for its provider", |proxy| {
-            provisioned(proxy).is_some_and(|(reason, _)| reason == "ProviderUnavailable")
+            provisioned(proxy).is_some_and(|(reason, message)| {
+                reason == "ProviderUnavailable" && message.contains("crawl.example.com/abandon=true")
+            })
         })
         .await;
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -78,7 +80,12 @@ async fn a_deletion_waits_for_a_provider_that_was_removed_and_ends_when_it_is_ba
         1,
         "nobody can delete it now, so the object keeps its finalizer"
     );
-    assert!(operator.spy.events() >= 1, "an Event says so");
+    let told = bench.told("a").await;
+    let (kind, reason, note) = told.last().expect("an Event says so");
+    assert_eq!((kind.as_str(), reason.as_str()), ("Warning", "ProviderUnavailable"), "{told:?}");
+    for way in ["deleteOnly", "crawl.example.com/abandon=true"] {
+        assert!(note.contains(way), "{note}");
+    }
     bench.shelf.put(Component::Ready("sha256:00"));
     bench.until_gone("a").await;
     assert_eq!(bench.cloud.machines(), []);

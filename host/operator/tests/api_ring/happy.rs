@@ -8,7 +8,7 @@ use egress_proxies_core::lifecycle::Policy;
 use serde_json::json;
 
 use crate::cloud::Verb;
-use crate::operator::{Bench, Crash, managed, provisioned};
+use crate::operator::{Bench, Crash, managed, provisioned, quick};
 
 #[tokio::test]
 async fn from_apply_to_ready_there_are_three_writes_and_at_most_two_events() {
@@ -28,6 +28,32 @@ async fn from_apply_to_ready_there_are_three_writes_and_at_most_two_events() {
     assert_eq!(status.ip.as_deref(), Some("198.51.100.7"));
     assert_eq!(status.port, Some(3128));
     assert_eq!(status.latency_millis, Some(12));
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn an_ordinary_life_is_told_without_a_warning() {
+    let Some(bench) = Bench::open("no-warning").await else { return };
+    // Slower to be judged than the status waits for it.
+    bench.cloud.take_looks(1, 1);
+    let patient = Policy { verdict_wait: Duration::ZERO, ..quick() };
+    let operator = bench.operator_with(patient, Crash::never());
+    bench.create("managed", managed()).await;
+    bench.create("external", json!({"mode": "External", "endpoint": {"host": "192.0.2.9", "port": 1}})).await;
+    for name in ["managed", "external"] {
+        bench.until_ready(name).await;
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for (name, most) in [("managed", 2), ("external", 1)] {
+        let told = bench.told(name).await;
+        assert!(told.len() <= most, "{name}: {told:?}");
+        assert!(told.iter().all(|(kind, ..)| kind == "Normal"), "{name}: {told:?}");
+        assert_eq!(
+            told.last().map(|(_, reason, _)| reason.as_str()),
+            Some("ProbeSucceeded"),
+            "{name}: {told:?}"
+        );
+    }
     operator.stop().await;
 }
 

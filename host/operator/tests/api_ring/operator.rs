@@ -13,7 +13,8 @@ use egress_proxies_core::provider::Replacement;
 use egress_proxies_operator::kubernetes_client;
 use egress_proxies_operator::lifecycle::{self, LifecycleMetrics, LifecycleSetup, Outcome, Write};
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::wait::await_condition;
 use kube::{Client, Config};
 use serde_json::{Value, json};
@@ -137,6 +138,17 @@ impl Bench {
             }
         };
         tokio::time::timeout(PATIENCE, waited).await.ok()
+    }
+
+    /// What `kubectl describe` shows of it: type, reason and note of each Event, the first one first.
+    pub(crate) async fn told(&self, name: &str) -> Vec<(String, String, String)> {
+        let events = Api::<Event>::namespaced(self.client.clone(), &self.namespace);
+        let mut told = events.list(&ListParams::default()).await.unwrap().items;
+        told.retain(|event| event.regarding.as_ref().and_then(|of| of.name.as_deref()) == Some(name));
+        told.sort_by_key(|event| event.event_time.clone().map(|at| at.0));
+        let words =
+            |event: Event| [event.type_, event.reason, event.note].map(Option::unwrap_or_default).into();
+        told.into_iter().map(words).collect()
     }
 
     pub(crate) async fn until_ready(&self, name: &str) -> Proxy {

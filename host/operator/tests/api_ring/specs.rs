@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use egress_proxies_core::crd::Proxy;
-use serde_json::json;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
 
 use crate::cloud::Verb;
 use crate::operator::{Bench, is_ready, managed};
@@ -38,10 +39,30 @@ async fn no_annotation_and_no_edit_of_what_a_machine_is_not_made_from_replaces_i
         tokio::time::sleep(Duration::from_millis(700)).await;
         assert_eq!((bench.cloud.born(), bench.cloud.count(Verb::Delete)), (1, 0), "{what}");
     }
+    let edits = [
+        (
+            "an edit of the status",
+            json!({"status": {"phase": "Failed", "latencyMillis": 7, "conditions": []}}),
+        ),
+        ("a machine that is another", json!({"status": {"providerID": "elsewhere", "incarnation": "x"}})),
+        ("a status that is wiped", json!({"status": null})),
+    ];
+    for (what, patch) in edits {
+        edit_status(&bench, "a", patch).await;
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        assert_eq!((bench.cloud.born(), bench.cloud.count(Verb::Delete)), (1, 0), "{what}");
+    }
     let settled = |proxy: &Proxy| {
         let status = proxy.status.as_ref();
         is_ready(proxy) && status.and_then(|it| it.observed_generation) == proxy.metadata.generation
     };
     bench.until("a", "Ready of its last generation", settled).await;
     operator.stop().await;
+}
+
+#[expect(clippy::disallowed_methods, reason = "somebody else writes the status here")]
+#[cfg(test)]
+async fn edit_status(bench: &Bench, name: &str, patch: Value) {
+    let (proxies, patch) = (bench.proxies(), Patch::Merge(patch));
+    proxies.patch_subresource("status", name, &PatchParams::default(), &patch).await.unwrap();
 }

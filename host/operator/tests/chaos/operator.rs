@@ -4,7 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use egress_proxies_core::gc::{self, View};
+use egress_proxies_core::ids::ProviderName;
 use egress_proxies_core::provider::Replacement;
+use egress_proxies_operator::clock::SystemClock;
+use egress_proxies_operator::gc::{GcSetup, ProxyApi};
 use egress_proxies_operator::kubernetes_client;
 use egress_proxies_operator::leadership::Leadership;
 use egress_proxies_operator::lifecycle::{self, LifecycleSetup};
@@ -16,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::books::Books;
 use crate::clients::Clients;
 use crate::cloud::Cloud;
+use crate::collected::Collected;
 use crate::gate::{Fates, Process};
 use crate::provider::{Configured, Shelf};
 use crate::support::api_server::ApiServer;
@@ -91,6 +96,34 @@ impl World {
         tasks.spawn(async move { run.await.unwrap() });
         tasks.spawn(judge(fleet, verdicts, |_| false));
         Operator { process, tasks }
+    }
+
+    /// Starts one that collects garbage as well, as often as it may.
+    pub(crate) fn start_collecting(&self, collected: &Arc<Collected>) -> Operator {
+        let mut operator = self.start();
+        let process = Arc::clone(&operator.process);
+        let layer = WireLayer(Arc::clone(&process));
+        let config = self.access.config.clone();
+        let client = kubernetes_client::builder(config).unwrap().with_layer(&layer).build();
+        let view = View::Namespaces(vec![self.namespace.clone()].into_iter().collect());
+        let (shelf, cloud) = (Arc::clone(&self.shelf), Arc::clone(&self.cloud));
+        let asked = Arc::clone(&self.fates);
+        let setup = GcSetup {
+            proxies: Arc::new(ProxyApi::new(client, view.clone())),
+            view,
+            providers: Arc::new(Configured { shelf, cloud, process }),
+            names: Arc::new(|| vec![ProviderName::parse("fake").unwrap()]),
+            cluster: "test-cluster".to_owned(),
+            policy: gc::Policy { min_age: Duration::ZERO, suspect_percent: 100, ..gc::Policy::default() },
+            interval: Duration::from_millis(300),
+            dry_run: false,
+            leadership: Leadership { may_act: Arc::new(move || asked.may_act()), ..Leadership::alone() },
+            clock: SystemClock::start(),
+            metrics: Arc::<Collected>::clone(collected),
+        };
+        let collection = egress_proxies_operator::gc::run(setup, CancellationToken::new());
+        operator.tasks.spawn(async move { collection.await.unwrap() });
+        operator
     }
 
     /// Runs an operator, and a new one whenever it ended, for ever.

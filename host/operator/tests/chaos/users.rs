@@ -92,7 +92,7 @@ impl World {
     ///
     /// Of the version that was read: kube-apiserver looks at the finalizers first and deletes then, whatever
     /// came in between, so that a plain delete may take away an object whose finalizer was just added. What
-    /// is made for it then is an orphan, and for garbage collection, which does not run here.
+    /// is made for it then is an orphan, and for garbage collection: see `collected`.
     pub(crate) async fn delete(&self, name: &str) {
         let proxies = self.proxies();
         loop {

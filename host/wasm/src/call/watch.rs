@@ -15,6 +15,8 @@ use crate::limits::{CpuMeter, Peak};
 
 /// What a call that was dropped or cut off is recorded as.
 const CANCELLED: &str = "cancelled";
+/// What a call is recorded as that did what it was asked for.
+const ANSWERED: &str = "answered";
 /// What a call says that failed with a request that was not to leave.
 const HELD_BACK: &str = "a request of the call was held back, since this process did not lead at that moment";
 
@@ -45,16 +47,11 @@ impl Watch {
             denied: self.gate.denial().is_some(),
         });
     }
+}
 
-    fn outcome(&self, result: Result<(), &Failure>) -> &'static str {
-        match result {
-            Err(failure) if self.gate.denial().is_some() || matches!(failure.reason, Reason::Host(_)) => {
-                failure.reason.label()
-            }
-            // A failure in the guest's own words is an answer too.
-            Ok(()) | Err(_) => "answered",
-        }
-    }
+/// What a call is counted as: a failure by its reason, whoever it is of.
+fn outcome<T>(result: &Result<T, Failure>) -> &'static str {
+    result.as_ref().map_or_else(|failure| failure.reason.label(), |_| ANSWERED)
 }
 
 impl Drop for Watch {
@@ -84,8 +81,7 @@ impl<T> Ended<T> {
             failure.message = self.watch.mask.line(&failure.message, MOST_MESSAGE);
             failure
         });
-        let outcome = self.watch.outcome(result.as_ref().map(|_| ()));
-        self.watch.record(outcome);
+        self.watch.record(outcome(&result));
         result
     }
 }

@@ -99,5 +99,10 @@ async fn a_listing_starts_anew_after_a_stale_cursor_and_not_for_ever() {
     .await;
     let failure = started.ready("p").list_owned(&owner()).await.unwrap_err();
     assert_eq!((failure.reason, failure.message.as_str()), (Reason::Transient, "too old"));
-    assert_eq!(recorder.outcomes("list-by-tag"), ["answered"; 6], "three first pages, three stale cursors");
+    let tried = ["answered", "transient"];
+    assert_eq!(
+        recorder.outcomes("list-by-tag"),
+        [tried; 3].concat(),
+        "three first pages, three stale cursors"
+    );
 }

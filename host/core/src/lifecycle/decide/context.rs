@@ -229,7 +229,7 @@ pub(super) enum Provider<'a> {
     Ready(&'a ProviderFacts),
     /// Wait and write nothing.
     Loading,
-    /// Can't be used; why.
+    /// Can't be used; why. What to do about it depends on what is wanted of it.
     Unavailable(String),
 }
 
@@ -246,10 +246,17 @@ pub(super) fn provider_of<'a>(cx: &Context<'a>) -> Provider<'a> {
             let names: Vec<&str> = configured.iter().map(crate::ids::ProviderName::as_str).collect();
             let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
             Provider::Unavailable(format!(
-                "spec.provider {name:?} is not in the providers config (configured: {names}): add it there, \
-                 or make the Proxy anew with a provider of that list"
+                "spec.provider {name:?} is not in the providers config (configured: {names})"
             ))
         }
+    }
+}
+
+/// What to do about a provider that is not available, for a Proxy that stays.
+pub(super) fn way_back(cx: &Context<'_>) -> &'static str {
+    match &cx.observed.surroundings.provider {
+        ProviderView::Unknown(_) => ": add it there, or make the Proxy anew with a provider of that list",
+        ProviderView::Failed { .. } | ProviderView::Loading | ProviderView::Ready(_) => "",
     }
 }
 

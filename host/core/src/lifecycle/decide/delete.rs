@@ -5,11 +5,12 @@
 
 use std::collections::BTreeSet;
 
+use crate::crd::ABANDON_ANNOTATION;
 use crate::ids::InstanceId;
 use crate::lifecycle::pass::Presence;
 use crate::lifecycle::{
-    Action, Decision, ListSeen, MachineSeen, ProviderFacts, ProvisionedReason, Purpose, Requeue, Stage,
-    StatusIntent,
+    Action, Decision, ListSeen, MachineSeen, ProviderFacts, ProviderView, ProvisionedReason, Purpose,
+    Requeue, Stage, StatusIntent,
 };
 use crate::provider::{Instance, ProviderInfo};
 
@@ -41,7 +42,7 @@ pub(super) fn decide(cx: &Context<'_>) -> Decision {
             if object.abandon {
                 return is_left_behind(cx);
             }
-            let problem = (ProvisionedReason::ProviderUnavailable, message);
+            let problem = (ProvisionedReason::ProviderUnavailable, message + &ways_out(cx));
             let requeue = Requeue::After(cx.policy.slow_poll);
             return cx.rest("a_deletion_waits_for_its_provider", deleting(Some(problem)), requeue);
         }
@@ -73,6 +74,24 @@ pub(super) fn decide(cx: &Context<'_>) -> Decision {
         Some(ListSeen::Complete(_)) => {}
     }
     finish(cx, provider)
+}
+
+/// Nobody can delete the machine now: there are two ways on.
+fn ways_out(cx: &Context<'_>) -> String {
+    let key = &cx.observed.object.key;
+    let back = match &cx.observed.surroundings.provider {
+        ProviderView::Unknown(_) => {
+            "Add it there again (mode: deleteOnly is enough), which deletes the machine"
+        }
+        ProviderView::Failed { .. } | ProviderView::Loading | ProviderView::Ready(_) => {
+            "Mend it, which deletes the machine"
+        }
+    };
+    format!(
+        ": the machine can't be deleted. {back}, or let this Proxy go without its machine, which may go on and cost \
+         money: kubectl annotate px -n {} {} {ABANDON_ANNOTATION}=true",
+        key.namespace, key.name
+    )
 }
 
 /// A person said that the machine may be left behind, and nobody can be asked about it. That stands in the status

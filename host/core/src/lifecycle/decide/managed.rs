@@ -11,7 +11,7 @@ use crate::lifecycle::{
 use crate::provider::{Instance, InstanceState};
 
 use super::context::{
-    Context, Provider, act, address_of, intent, is_running, provider_of, scope_conflict, stop,
+    Context, Provider, act, address_of, intent, is_running, provider_of, scope_conflict, stop, way_back,
 };
 use super::fit::{Fit, fit};
 use super::leave::suspicion;
@@ -33,7 +33,7 @@ pub(super) fn decide(cx: &Context<'_>) -> Decision {
             return stop("the_provider_is_loading", Requeue::After(cx.policy.provisioning_poll));
         }
         Provider::Unavailable(message) => {
-            return unavailable(cx, recorded.is_some(), message);
+            return unavailable(cx, recorded.is_some(), message + way_back(cx));
         }
     };
     if let Some((reason, message)) = scope_conflict(cx, &provider.info) {

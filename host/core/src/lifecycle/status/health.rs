@@ -12,7 +12,8 @@ pub(super) const NO_PROBE_URL: &str = "NoProbeURL";
 const NO_PROBE_URL_MESSAGE: &str = "no probe URL is configured, so nobody knows whether this proxy works: set \
     spec.healthCheck.url on the Proxy, healthCheck.url of its provider in the providers config, or the \
     operator's flag --probe-url";
-const NOT_PROBED_YET: &str = "NotProbedYet";
+/// Reason until the first probe has ended: an ordinary step, no trouble.
+pub const NOT_PROBED_YET: &str = "NotProbedYet";
 const NOT_PROBED_YET_MESSAGE: &str = "no probe of this machine has ended yet";
 
 /// The condition and the figures beside it.

@@ -16,6 +16,7 @@ use crate::time::Now;
 
 use super::ObjectFacts;
 
+pub use health::NOT_PROBED_YET;
 pub use phase::ProvisionedReason;
 
 /// Where a Proxy is, as its status should show it.

@@ -308,3 +308,22 @@ fn another_address_of_the_same_machine_starts_without_a_verdict() {
         }
     }
 }
+
+/// What an ordinary life shows; the table in the document is about what deserves a look.
+const ORDINARY: [&str; 6] =
+    ["Creating", "Provisioning", "Created", "ExternalEndpoint", "Replacing", "Deleting"];
+
+#[test]
+fn each_reason_that_deserves_a_look_says_in_the_operations_document_where_to() {
+    let document = include_str!("../../../../../docs/operations.md");
+    let code = include_str!("phase.rs").lines().filter_map(|line| line.trim().split_once(" => \""));
+    let reasons: Vec<&str> = code
+        .filter(|(variant, _)| variant.starts_with("Self::"))
+        .filter_map(|(_, text)| text.strip_suffix("\","))
+        .collect();
+    assert!(reasons.contains(&ProvisionedReason::Retrying.as_str()), "{reasons:?}");
+    for reason in reasons.into_iter().filter(|reason| !ORDINARY.contains(reason)) {
+        let row = |line: &str| line.starts_with("| ") && line.contains(&format!("`{reason}`"));
+        assert!(document.lines().any(row), "docs/operations.md has no row for {reason}");
+    }
+}

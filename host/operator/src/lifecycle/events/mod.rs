@@ -7,6 +7,7 @@
 mod telling;
 
 use egress_proxies_core::crd::{ConditionType, Phase, ProxyStatus};
+use egress_proxies_core::lifecycle::NOT_PROBED_YET;
 
 pub(crate) use telling::{Events, Sender, Telling};
 
@@ -42,12 +43,12 @@ pub(crate) struct News {
 }
 
 /// The news that a status write is worth: a new phase or a new reason, in the words of the condition that
-/// explains it. On the way to Ready these are two.
+/// explains it. On the way to Ready these are two; that the first probe is under way is none.
 pub(crate) fn news_of(before: &ProxyStatus, after: &ProxyStatus) -> Option<News> {
     if before.phase == after.phase && before.reason == after.reason {
         return news_beside(before, after);
     }
-    news_in(after)
+    news_in(after).filter(|news| news.reason != NOT_PROBED_YET)
 }
 
 /// What a status says, as news.
@@ -110,6 +111,41 @@ mod tests {
             json!({"phase": "Ready", "reason": "ProbeSucceeded", "conditions": conditions}),
         )
         .unwrap()
+    }
+
+    fn way(phase: &str, reason: &str) -> ProxyStatus {
+        ProxyStatus {
+            phase: serde_json::from_value(json!(phase)).unwrap(),
+            reason: Some(reason.to_owned()),
+            ..status(reason)
+        }
+    }
+
+    #[test]
+    fn each_step_of_a_proxy_is_told_once_and_as_a_warning_only_if_somebody_should_look() {
+        let steps = [
+            ("Provisioning", "Provisioning", Some(Kind::Normal)),
+            ("Provisioning", "NotProbedYet", None),
+            ("Ready", "ProbeSucceeded", Some(Kind::Normal)),
+            ("Ready", "ProbeSucceeded", None),
+            ("Unhealthy", "ProbeTimeout", Some(Kind::Warning)),
+            ("Ready", "ProbeSucceeded", Some(Kind::Normal)),
+            ("Replacing", "Draining", Some(Kind::Normal)),
+            ("Replacing", "Replacing", Some(Kind::Normal)),
+            ("Provisioning", "QuotaExceeded", Some(Kind::Warning)),
+            ("Failed", "PermanentError", Some(Kind::Warning)),
+            ("Deleting", "Deleting", Some(Kind::Normal)),
+            ("Deleting", "ProviderUnavailable", Some(Kind::Warning)),
+            ("Deleting", "Abandoned", Some(Kind::Warning)),
+        ];
+        let mut before = ProxyStatus::default();
+        for (phase, reason, told) in steps {
+            let after = way(phase, reason);
+            let news = news_of(&before, &after);
+            assert_eq!(news.as_ref().map(|news| news.kind), told, "{phase} {reason}");
+            assert!(news.is_none_or(|news| news.reason == reason), "{phase} {reason}");
+            before = after;
+        }
     }
 
     #[test]

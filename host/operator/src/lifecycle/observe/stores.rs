@@ -30,6 +30,9 @@ use crate::leadership::Leadership;
 
 /// Longest time of one watch request.
 const WATCH_SECONDS: u32 = 60;
+/// Objects in one answer to a list. Read, with its managed fields, an object takes some 15 KiB for a moment: a start over
+/// a large fleet would keep the room of the largest page.
+const PAGE: u32 = 100;
 
 /// Which namespaces the operator looks at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -202,7 +205,7 @@ impl Opening<'_> {
                 Some(namespace) => Api::<K>::namespaced(client, namespace),
             };
             let (reader, writer) = store();
-            let config = config.clone().timeout(WATCH_SECONDS);
+            let config = config.clone().timeout(WATCH_SECONDS).page_size(PAGE);
             let filling = Filling::new(writer, tell(), &progress);
             let watch = follow((api, config), filling, self.anew.asked.clone(), progress.anew.clone());
             self.watches.push((name, watch.boxed()));

@@ -106,6 +106,25 @@ fn abandoning_counts_only_while_the_provider_is_unknown_or_failed() {
 }
 
 #[test]
+fn a_deletion_without_its_provider_names_both_ways_on() {
+    let views = [
+        (ProviderView::Unknown(Vec::new()), "Add it there again (mode: deleteOnly is enough)"),
+        (
+            ProviderView::Failed { stage: "compile", reason: "no component".to_owned() },
+            "no component: the machine",
+        ),
+    ];
+    for (view, way) in views {
+        let status = Case::published().deleted().provider(view).decide().status;
+        let Stage::Deleting(Some((_, message))) = status.stage else { panic!("no message") };
+        assert!(message.contains(way), "{message}");
+        let leave = "kubectl annotate px -n crawl p crawl.example.com/abandon=true";
+        assert!(message.ends_with(leave), "{message}");
+        assert!(!message.contains("make the Proxy anew"), "{message}");
+    }
+}
+
+#[test]
 fn the_word_that_a_machine_stays_is_kept_until_it_is_taken_back() {
     let restarted = |case: Case| case.edit(|observed| observed.memory = Memory::new(8)).next_pass();
     let said = || restarted(let_go().written());
