@@ -51,12 +51,14 @@ func (t *Trial) takeSample(ctx context.Context) error {
 func machineOf(object metav1.Object) string { return proxy.NamePrefix + string(object.GetUID()) }
 
 // Bare sends what the operator writes for each Proxy, and nothing else: it decides nothing, asks for nothing, probes
-// nothing, tells no Events and needs no watch of its own. Nobody who writes as often is faster on this machine.
+// nothing, tells no Events and needs no watch of its own. About what these writes take on this machine: bodies are
+// those of one Proxy with the other's names, the Pod goes as protobuf and with what the API server filled in.
 type Bare struct {
 	*Trial
 	work  chan func() error
 	mutex sync.Mutex
 	own   map[string]*proxy.Proxy // by the name of the Pod, as it was answered last
+	ends  map[string]bool         // the Pods that were seen to run
 	fault error
 }
 
@@ -74,7 +76,7 @@ func bare(ctx context.Context, set Settings, sample *Sample, dir string) (Figure
 		return t.figures, err
 	}
 	// Room for all: those who watch must never wait.
-	b := &Bare{Trial: t, work: make(chan func() error, 4*set.fleet), own: map[string]*proxy.Proxy{}}
+	b := &Bare{Trial: t, work: make(chan func() error, 4*set.fleet), own: map[string]*proxy.Proxy{}, ends: map[string]bool{}}
 	for range 2 * clients {
 		go b.send(ctx)
 	}
@@ -84,7 +86,7 @@ func bare(ctx context.Context, set Settings, sample *Sample, dir string) (Figure
 		}
 	}
 	runs := func(_, object any) {
-		if pod, ok := object.(*corev1.Pod); ok && pod.Status.Phase == corev1.PodRunning {
+		if pod, ok := object.(*corev1.Pod); ok && pod.Status.Phase == corev1.PodRunning && b.isNew(pod.Name) {
 			b.work <- func() error { return b.end(ctx, pod) }
 		}
 	}
@@ -97,6 +99,15 @@ func bare(ctx context.Context, set Settings, sample *Sample, dir string) (Figure
 	return t.figures, b.makeAll(ctx)
 }
 
+// isNew says so once.
+func (b *Bare) isNew(pod string) bool {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	known := b.ends[pod]
+	b.ends[pod] = true
+	return !known
+}
+
 func (b *Bare) makeAll(ctx context.Context) error {
 	before, began := b.plane.cpu(), time.Now()
 	if err := b.proxies.create(ctx, b.set.fleet, b.machines.port); err != nil {
@@ -106,7 +117,10 @@ func (b *Bare) makeAll(ctx context.Context) error {
 		b.mutex.Lock()
 		fault := b.fault
 		b.mutex.Unlock()
-		if fault != nil || time.Now().After(end) {
+		if fault == nil && time.Now().After(end) {
+			fault = context.DeadlineExceeded
+		}
+		if fault != nil {
 			return fmt.Errorf("%d of %d are Ready: %w", len(b.proxies.readyTimes()), b.set.fleet, fault)
 		}
 		if err := pause(ctx, 50*time.Millisecond); err != nil {
@@ -144,7 +158,8 @@ func (b *Bare) begin(ctx context.Context, one *proxy.Proxy) error {
 	if err != nil {
 		return err
 	}
-	if err := b.proxies.client.Patch(ctx, one, client.RawPatch(types.MergePatchType, b.renamed(metadata, one))); err != nil {
+	patch := client.RawPatch(types.MergePatchType, b.renamed(metadata, one))
+	if err := b.proxies.client.Patch(ctx, one, patch); err != nil {
 		return err
 	}
 	pod := &corev1.Pod{}
@@ -177,8 +192,8 @@ func (b *Bare) end(ctx context.Context, pod *corev1.Pod) error {
 	b.mutex.Lock()
 	one, known := b.own[pod.Name]
 	b.mutex.Unlock()
-	if !known || one.Status.Phase == proxy.Ready {
-		return nil // an update of a Pod that was seen to run before
+	if !known {
+		return fmt.Errorf("pod %s is nobody's", pod.Name)
 	}
 	if one.Status.Phase == "" {
 		// The answer to the first status is under way: after the others that wait.

@@ -26,7 +26,7 @@ use tower::util::BoxService;
 use tower::{BoxError, Layer, Service};
 
 /// Who asks, in audit logs and managed fields; a provider's request may say another name.
-const NAME: &str = concat!("egress-proxies-operator/", env!("CARGO_PKG_VERSION"));
+pub const NAME: &str = concat!("egress-proxies-operator/", env!("CARGO_PKG_VERSION"));
 /// Longest time of a request that is not a watch.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Requests that one client has under way at once, watches apart. Each takes a connection with its buffers, and a

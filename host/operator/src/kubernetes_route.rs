@@ -12,13 +12,13 @@ use bytes::Bytes;
 use egress_proxies_wasm::gate::kubernetes::{
     KubernetesTransport, KubernetesTransportFactory, SendLimits, Sending, TransportError,
 };
-use http::{HeaderMap, Request, Response, header};
+use http::{HeaderMap, HeaderValue, Request, Response, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use kube::client::{Body, ClientBuilder};
 use kube::{Client, Config};
 use tower::BoxError;
 
-use crate::kubernetes_client::safe;
+use crate::kubernetes_client::{NAME, safe};
 
 /// Makes transports from the operator's own configuration.
 #[derive(Clone)]
@@ -81,6 +81,7 @@ impl AsServiceAccount {
     ) -> Result<Response<Bytes>, TransportError> {
         let (mut parts, body) = request.into_parts();
         remove_identities(&mut parts.headers);
+        parts.headers.entry(header::USER_AGENT).or_insert(HeaderValue::from_static(NAME));
         let request = Request::from_parts(parts, Body::from(body.to_vec()));
         let response = self.client.send(request).await.map_err(|error| unsent(&error))?;
         let (parts, body) = response.into_parts();

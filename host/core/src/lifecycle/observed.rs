@@ -100,8 +100,8 @@ impl ObjectFacts {
     }
 
     /// What has to be known of an object that is gone when it is asked for: which it was, where its machine is, and
-    /// whether that drains or was left behind. Nothing that only a living object needs, which is most of it. Never decide on
-    /// this without a look at the API server before.
+    /// whether that drains or was left behind. Nothing that only a living object needs, which is most of it. Never
+    /// decide on this without a look at the API server before.
     #[must_use]
     pub fn remains(&self) -> Self {
         let abandoned = ProvisionedReason::Abandoned.as_str();

@@ -41,8 +41,8 @@ use crate::lifecycle::{self, LifecycleSetup, Namespaces};
 use crate::metrics::{Metrics, PerProxy, ScrapeSources};
 use crate::pool::{MemoryStore, Sweeper, SweeperChannels};
 
-/// Time for all tasks once the end is announced: above what each of them allows itself (reconciles 15 s, then Events 2 s), and
-/// with the rest below the 30 s that Kubernetes gives a pod.
+/// Time for all tasks once the end is announced: above what each of them allows itself (reconciles 15 s, then Events
+/// 2 s), and with the rest below the 30 s that Kubernetes gives a pod.
 const DRAIN: Duration = Duration::from_secs(20);
 /// Time for provider calls that nobody waits for any more, after that.
 const PROVIDER_GRACE: Duration = Duration::from_secs(5);

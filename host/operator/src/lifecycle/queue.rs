@@ -15,9 +15,9 @@ use egress_proxies_core::ids::ProxyKey;
 use egress_proxies_core::time::Moment;
 use tokio::sync::Notify;
 
-/// Where a key waits. What was begun goes first: of a thousand new Proxies the first would else be looked at again, and
-/// be Ready, only when the last one has its machine. News has every fourth turn, so that it need not wait until all that
-/// was begun has ended.
+/// Where a key waits. What was begun goes first: of a thousand new Proxies the first would else be looked at again,
+/// and be Ready, only when the last one has its machine. News has every fourth turn, so that it need not wait until
+/// all that was begun has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lane {
     /// Something changed.
@@ -172,7 +172,7 @@ impl Queue {
         let mut at = now;
         for (_, key) in due {
             let Place { news, begun } = state.leaves(&key);
-            state.stands(key, Place { news: news.map(|_| at), begun: begun.map(|_| at) });
+            state.stands(key, Place { news: news.map(|_| at), begun: begun.map(|was| was.max(at)) });
             at = at + apart;
         }
         drop(state);

@@ -140,6 +140,19 @@ impl Bench {
         tokio::time::timeout(PATIENCE, waited).await.ok()
     }
 
+    /// Waits until this is the last that was told of it; answers with all that was.
+    pub(crate) async fn until_told(&self, name: &str, last: &str) -> Vec<(String, String, String)> {
+        let began = tokio::time::Instant::now();
+        loop {
+            let told = self.told(name).await;
+            if told.last().is_some_and(|(_, reason, _)| reason == last) {
+                return told;
+            }
+            assert!(began.elapsed() < Duration::from_mins(1), "{name} does not say {last}: {told:?}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
     /// What `kubectl describe` shows of it: type, reason and note of each Event, the first one first.
     pub(crate) async fn told(&self, name: &str) -> Vec<(String, String, String)> {
         let events = Api::<Event>::namespaced(self.client.clone(), &self.namespace);

@@ -42,7 +42,7 @@ pub(super) fn decide(cx: &Context<'_>) -> Decision {
             if object.abandon {
                 return is_left_behind(cx);
             }
-            let problem = (ProvisionedReason::ProviderUnavailable, message + &ways_out(cx));
+            let problem = (ProvisionedReason::ProviderUnavailable, ways_out(cx, &message));
             let requeue = Requeue::After(cx.policy.slow_poll);
             return cx.rest("a_deletion_waits_for_its_provider", deleting(Some(problem)), requeue);
         }
@@ -76,20 +76,17 @@ pub(super) fn decide(cx: &Context<'_>) -> Decision {
     finish(cx, provider)
 }
 
-/// Nobody can delete the machine now: there are two ways on.
-fn ways_out(cx: &Context<'_>) -> String {
+/// Nobody can delete the machine now: there are two ways on. What is wrong comes last: it may be long, and an Event is
+/// cut.
+fn ways_out(cx: &Context<'_>, wrong: &str) -> String {
     let key = &cx.observed.object.key;
     let back = match &cx.observed.surroundings.provider {
-        ProviderView::Unknown(_) => {
-            "Add it there again (mode: deleteOnly is enough), which deletes the machine"
-        }
-        ProviderView::Failed { .. } | ProviderView::Loading | ProviderView::Ready(_) => {
-            "Mend it, which deletes the machine"
-        }
+        ProviderView::Unknown(_) => "Add it to the providers config again (mode: deleteOnly is enough)",
+        ProviderView::Failed { .. } | ProviderView::Loading | ProviderView::Ready(_) => "Mend it",
     };
     format!(
-        ": the machine can't be deleted. {back}, or let this Proxy go without its machine, which may go on and cost \
-         money: kubectl annotate px -n {} {} {ABANDON_ANNOTATION}=true",
+        "the machine can't be deleted without its provider. {back}, or let this Proxy go without its machine, which \
+         may go on and cost money: kubectl annotate px -n {} {} {ABANDON_ANNOTATION}=true. What is wrong: {wrong}",
         key.namespace, key.name
     )
 }

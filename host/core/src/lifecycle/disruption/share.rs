@@ -87,7 +87,7 @@ impl Share {
             let Some(standing) = census.all.get(uid) else { return false };
             let is_another = standing.incarnation.is_some() && standing.incarnation != entry.target.1;
             if !standing.stands() {
-                entry.was_down = true;
+                entry.was_down = entry.shown;
                 if standing.drains() {
                     entry.since = now;
                 }
@@ -98,6 +98,7 @@ impl Share {
                 came_back.push((uid.clone(), entry.cause == Cause::Look && entry.may_go));
                 return false;
             }
+            entry.shown = true;
             now.since(entry.since) < caps.unused_after
         });
         for (uid, made_anew) in came_back {
@@ -262,6 +263,8 @@ impl Share {
 
     fn begin(&mut self, ask: &Ask, cause: Cause, now: Moment) {
         let target = target_of(ask);
+        let serves = || self.census.all.get(&ask.uid).is_some_and(Standing::serves);
+        let shown = ask.purpose != Purpose::Exchange || serves();
         let known = self.under_way.get_mut(&ask.uid);
         let tried = known.as_ref().and_then(|entry| entry.tried);
         match known {
@@ -271,7 +274,8 @@ impl Share {
                 }
             }
             Some(_) | None => {
-                let entry = UnderWay { target, cause, tried, may_go: false, since: now, was_down: false };
+                let since = now;
+                let entry = UnderWay { target, cause, tried, may_go: false, since, shown, was_down: false };
                 self.under_way.insert(ask.uid.clone(), entry);
             }
         }

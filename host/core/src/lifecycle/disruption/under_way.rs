@@ -20,6 +20,9 @@ pub(super) struct UnderWay {
     pub(super) may_go: bool,
     /// Since when it should be coming back.
     pub(super) since: Moment,
+    /// The fleet has shown what it was admitted on. A fleet may be older than the ask: of one that became Ready just
+    /// now, it first shows that it was away before, and then that it serves, which is not that it came back.
+    pub(super) shown: bool,
     /// It was seen not to serve since it was admitted.
     pub(super) was_down: bool,
 }

@@ -48,7 +48,8 @@ pub(crate) fn news_of(before: &ProxyStatus, after: &ProxyStatus) -> Option<News>
     if before.phase == after.phase && before.reason == after.reason {
         return news_beside(before, after);
     }
-    news_in(after).filter(|news| news.reason != NOT_PROBED_YET)
+    let beside = || news_beside(before, after).filter(|news| news.kind == Kind::Warning);
+    news_in(after).filter(|news| news.reason != NOT_PROBED_YET).or_else(beside)
 }
 
 /// What a status says, as news.
@@ -117,7 +118,7 @@ mod tests {
         ProxyStatus {
             phase: serde_json::from_value(json!(phase)).unwrap(),
             reason: Some(reason.to_owned()),
-            ..status(reason)
+            ..status(if reason == NOT_PROBED_YET { "Created" } else { reason })
         }
     }
 
@@ -163,5 +164,12 @@ mod tests {
             assert_eq!(told(reason, reason), None);
         }
         assert_eq!(told("FleetSuspect", "Created").unwrap().kind, Kind::Normal);
+        let not_probed = |reason: &str| {
+            let mut after = status(reason);
+            (after.phase, after.reason) = (Phase::Provisioning, Some("NotProbedYet".to_owned()));
+            news_of(&status("ExternalEndpoint"), &after).map(|news| news.reason)
+        };
+        assert_eq!(not_probed("AuthError").as_deref(), Some("AuthError"), "trouble beside the first probe");
+        assert_eq!(not_probed("Created"), None);
     }
 }

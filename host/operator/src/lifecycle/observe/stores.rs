@@ -30,8 +30,8 @@ use crate::leadership::Leadership;
 
 /// Longest time of one watch request.
 const WATCH_SECONDS: u32 = 60;
-/// Objects in one answer to a list. Read, with its managed fields, an object takes some 15 KiB for a moment: a start over
-/// a large fleet would keep the room of the largest page.
+/// Objects in one answer to a list. Read, with its managed fields, an object takes some 15 KiB for a moment: a start
+/// over a large fleet would keep the room of the largest page.
 const PAGE: u32 = 100;
 
 /// Which namespaces the operator looks at.

@@ -159,6 +159,25 @@ fn as_many_as_may_be_away_are_admitted_although_the_fleet_does_not_show_it_yet()
 }
 
 #[test]
+fn one_that_asks_before_the_fleet_shows_that_it_serves_is_not_taken_for_one_that_came_back() {
+    let mut fleet = Fleet::of(5, MaxUnavailable::Count(1));
+    // Its status says Ready, and it asks in the same moment: the fleet shows what was before.
+    fleet.away(&[1]);
+    assert_eq!(fleet.ask(1, Purpose::Exchange), Admission::Granted);
+    fleet.later(1);
+    assert_eq!(fleet.why(2, Purpose::Exchange), Some(Refusal::Pending));
+    fleet.serves.insert(1, true);
+    fleet.later(1);
+    assert_eq!(fleet.why(2, Purpose::Exchange), Some(Refusal::Pending), "what it was admitted on");
+    fleet.away(&[1]);
+    fleet.later(1);
+    assert_eq!(fleet.why(2, Purpose::Exchange), Some(Refusal::Pending), "now it is away");
+    fleet.back(&[1]);
+    fleet.later(1);
+    assert_eq!(fleet.ask(2, Purpose::Exchange), Admission::Granted);
+}
+
+#[test]
 fn every_fleet_is_replaced_in_the_end_and_never_more_than_may_be_away_are() {
     for (size, max) in [(1, FIFTH), (2, FIFTH), (7, FIFTH), (50, FIFTH), (9, MaxUnavailable::Count(4))] {
         let mut fleet = Fleet::of(size, max);

@@ -1,7 +1,7 @@
 //! Writes Events behind the work on Proxies: they wait in a queue of their own, from which one at a time is sent, so
 //! that of a busy API server the statuses have the most.
 //!
-//! Bounded: who finds [`MOST_WAITING`] in the queue sends its own at once, and waits for it. An Event carries the time
+//! Bounded: who finds [`MOST_WAITING`] in the queue sends its own at once, a single time. An Event carries the time
 //! of its news, which may be another order than that of the writing. One that a pause breaks off, or that a busy
 //! server refuses, is sent again under the same name. What waits when the process is killed is lost; the status says
 //! the same.
@@ -98,7 +98,9 @@ impl Events {
         match self.queue.try_send(Waiting::Letter(Box::new(letter))) {
             Ok(()) => {}
             Err(TrySendError::Full(refused) | TrySendError::Closed(refused)) => match refused {
-                Waiting::Letter(letter) => self.send(&letter).await,
+                Waiting::Letter(letter) => {
+                    let _logged = self.sender.send(&letter).await;
+                }
                 Waiting::Mark(_) => {}
             },
         }
@@ -106,15 +108,10 @@ impl Events {
 
     /// As [`Events::tell`], and done when it is told: what comes next must not be known before.
     pub(crate) async fn tell_at_once(&self, object: &ObjectFacts, news: News, now: jiff::Timestamp) {
-        if let Some(letter) = self.letter(object, news, now) {
-            self.send(&letter).await;
-        }
-    }
-
-    /// Whoever was met by a pause comes again with the same news, which then is not known.
-    async fn send(&self, letter: &Letter) {
-        match self.sender.send(letter).await {
-            Sent::Done | Sent::Busy(_) | Sent::Refused(_) => {}
+        let Some(letter) = self.letter(object, news, now) else { return };
+        match self.sender.insist(&letter).await {
+            Sent::Done | Sent::Busy | Sent::Refused => {}
+            // Whoever was met by a pause comes again with the same news.
             Sent::HeldBack => self.forget(&letter.uid),
         }
     }
@@ -157,17 +154,11 @@ impl Telling {
     }
 
     async fn deliver(&self, letter: &Letter) {
-        let mut waits = BUSY.into_iter();
         loop {
-            let wait = match self.sender.send(letter).await {
-                Sent::Done | Sent::Refused(_) => return,
-                Sent::HeldBack => LOOK,
-                Sent::Busy(_) => match waits.next() {
-                    Some(wait) => wait,
-                    None => return,
-                },
-            };
-            tokio::time::sleep(wait).await;
+            match self.sender.insist(letter).await {
+                Sent::Done | Sent::Busy | Sent::Refused => return,
+                Sent::HeldBack => tokio::time::sleep(LOOK).await,
+            }
         }
     }
 }
@@ -177,41 +168,44 @@ enum Sent {
     Done,
     /// This process may not act, or a pause broke it off: it may have been written all the same.
     HeldBack,
-    /// The server has too much to do, or cannot do it now.
-    Busy(kube::Error),
-    /// It would do the same again, or it is not known what it did.
-    Refused(kube::Error),
+    /// The server has too much to do, cannot do it now, or is not there.
+    Busy,
+    /// It would do the same again.
+    Refused,
 }
 
 impl Sender {
-    async fn send(&self, letter: &Letter) -> Sent {
-        let sent = self.try_to_send(letter).await;
-        let outcome = match &sent {
-            Sent::HeldBack => return sent,
-            Sent::Done => Outcome::Done,
-            Sent::Busy(error) | Sent::Refused(error) => {
-                tracing::info!(proxy = %letter.key, reason = %letter.news.reason, %error, "event not written");
-                Outcome::Failed
+    /// As [`Sender::send`], and a few times more where the server is busy.
+    async fn insist(&self, letter: &Letter) -> Sent {
+        for wait in BUSY {
+            match self.send(letter).await {
+                Sent::Busy => tokio::time::sleep(wait).await,
+                sent @ (Sent::Done | Sent::HeldBack | Sent::Refused) => return sent,
             }
-        };
-        self.metrics.wrote(Write::Event, outcome);
-        sent
+        }
+        self.send(letter).await
     }
 
-    async fn try_to_send(&self, letter: &Letter) -> Sent {
+    async fn send(&self, letter: &Letter) -> Sent {
         let api = Api::<Event>::namespaced(self.client.clone(), &letter.key.namespace);
         let event = self.event(letter);
         let write = async { api.create(&PostParams::default(), &event).await };
-        match while_allowed(&*self.may_act, write).await {
-            None => Sent::HeldBack,
-            Some(Ok(_)) => Sent::Done,
-            Some(Err(error)) => match refusal(&error) {
+        let Some(answer) = while_allowed(&*self.may_act, write).await else { return Sent::HeldBack };
+        let sent = match &answer {
+            Ok(_) => Sent::Done,
+            Err(error) => match refusal(error) {
                 // The first of two sendings had come through.
                 Some(status) if status.is_already_exists() => Sent::Done,
-                Some(status) if status.code == 429 || status.code >= 500 => Sent::Busy(error),
-                Some(_) | None => Sent::Refused(error),
+                Some(status) if status.code != 429 && status.code < 500 => Sent::Refused,
+                Some(_) | None => Sent::Busy,
             },
+        };
+        let outcome = if matches!(sent, Sent::Done) { Outcome::Done } else { Outcome::Failed };
+        if let (Outcome::Failed, Err(error)) = (outcome, &answer) {
+            tracing::info!(proxy = %letter.key, reason = %letter.news.reason, %error, "event not written");
         }
+        self.metrics.wrote(Write::Event, outcome);
+        sent
     }
 
     fn event(&self, letter: &Letter) -> Event {

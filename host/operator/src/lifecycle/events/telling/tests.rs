@@ -185,4 +185,7 @@ async fn what_is_told_at_once_is_told_before_the_caller_goes_on_and_again_after_
     assert_eq!(server.notes(), ["abandoned"]);
     events.tell_at_once(&object("a"), news("abandoned"), now()).await;
     assert_eq!(server.notes(), ["abandoned"], "once");
+    server.busy.store(BUSY.len(), Ordering::SeqCst);
+    events.tell_at_once(&object("b"), news("abandoned too"), now()).await;
+    assert_eq!(server.notes(), ["abandoned", "abandoned too"], "a busy server is asked again");
 }
