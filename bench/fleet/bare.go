@@ -76,7 +76,9 @@ func bare(ctx context.Context, set Settings, sample *Sample, dir string) (Figure
 		return t.figures, err
 	}
 	// Room for all: those who watch must never wait.
-	b := &Bare{Trial: t, work: make(chan func() error, 4*set.fleet), own: map[string]*proxy.Proxy{}, ends: map[string]bool{}}
+	b := &Bare{
+		Trial: t, work: make(chan func() error, 4*set.fleet), own: map[string]*proxy.Proxy{}, ends: map[string]bool{},
+	}
 	for range 2 * clients {
 		go b.send(ctx)
 	}
@@ -96,7 +98,9 @@ func bare(ctx context.Context, set Settings, sample *Sample, dir string) (Figure
 	if _, err := t.node.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: runs}); err != nil {
 		return t.figures, err
 	}
-	return t.figures, b.makeAll(ctx)
+	// Not in one line: what is returned must be read after the making.
+	err := b.makeAll(ctx)
+	return t.figures, err
 }
 
 // isNew says so once.

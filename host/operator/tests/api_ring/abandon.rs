@@ -2,7 +2,6 @@
 
 use egress_proxies_core::crd::Proxy;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
-use k8s_openapi::api::events::v1::Event;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::json;
@@ -37,12 +36,11 @@ async fn a_proxy_whose_provider_is_gone_is_let_go_without_its_machine_when_a_per
     bench.shelf.put(Component::Ready("sha256:00"));
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
     assert_eq!((bench.cloud.machines().len(), bench.cloud.count(Verb::Delete)), (1, 0));
-    let events = Api::<Event>::namespaced(bench.client.clone(), &bench.namespace);
-    let told = events.list(&ListParams::default()).await.unwrap();
-    let warnings = told.items.iter().filter(|event| event.reason.as_deref() == Some("Abandoned"));
-    let [warned] = warnings.collect::<Vec<_>>()[..] else { panic!("not told once: {:?}", told.items) };
-    assert_eq!(warned.type_.as_deref(), Some("Warning"));
-    assert!(warned.note.as_ref().unwrap().contains(&machine), "{warned:?}");
+    let told = bench.told("a").await;
+    let warnings = told.iter().filter(|(_, reason, _)| reason == "Abandoned");
+    let [(kind, _, note)] = warnings.collect::<Vec<_>>()[..] else { panic!("not told once: {told:?}") };
+    assert_eq!(kind, "Warning");
+    assert!(note.contains(&machine), "{note}");
     operator.stop().await;
 }
 

@@ -6,7 +6,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::gate::Fates;
-use crate::operator::{Access, World};
+use crate::operator::{Access, Operator, World};
 use crate::settings::{Settings, say};
 
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -19,7 +19,7 @@ async fn churn_of_creates_deletes_and_operator_restarts_drains_to_no_proxy_and_n
     let world = World::new(&access, "churn", Fates::calm()).await;
     let made = tokio::select! {
         made = churn(&world) => made,
-        () = restarts(&world) => unreachable!(),
+        () = restarts(|| world.start()) => unreachable!(),
     };
     let drained = tokio::time::timeout(PATIENCE, async {
         tokio::select! {
@@ -54,9 +54,9 @@ async fn churn(world: &World) -> u64 {
 }
 
 /// An operator for a moment or a few seconds, then the next; none ends in order.
-async fn restarts(world: &World) {
+pub(crate) async fn restarts(start: impl Fn() -> Operator) {
     loop {
-        let operator = world.start();
+        let operator = start();
         tokio::time::sleep(Duration::from_millis(rand::random_range(200..3000))).await;
         drop(operator);
     }

@@ -1,5 +1,5 @@
-//! Plain deletes come right after creates, while operators that collect garbage come and go: in the end there is
-//! nothing. kube-apiserver looks at the finalizers of an object first and deletes it then, so that such a delete may
+//! Plain deletes come right after creates, while operators that collect garbage come and go: in the end one
+//! Proxy has its machine, and there is no other. kube-apiserver looks at the finalizers of an object first and deletes it then, so that such a delete may
 //! take away an object whose finalizer was just added; what is made for it is garbage collection's.
 
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use kube::api::DeleteParams;
 use serde_json::json;
 use tokio::time::Instant;
 
+use crate::churn::restarts;
 use crate::gate::Fates;
 use crate::operator::{Access, World};
 use crate::settings::{Settings, say};
@@ -43,7 +44,7 @@ async fn plain_deletes_during_creates_and_kills_leave_no_machine_once_garbage_is
     world.create(STAYS, spec.clone()).await.unwrap();
     let made = tokio::select! {
         made = churn(&world) => made,
-        () = restarts(&world, &collected) => unreachable!(),
+        () = restarts(|| world.start_collecting(&collected)) => unreachable!(),
     };
     let forced = forced_away_while_nobody_looks(&world);
     tokio::time::timeout(PATIENCE, forced).await.expect("two more become Ready");
@@ -97,15 +98,6 @@ async fn delete_plainly(world: &World, name: &str) {
     world.books.deleted(uid);
     if let Err(error) = world.proxies().delete(name, &DeleteParams::default()).await {
         say(&format!("the delete of {name} was not answered well: {error}"));
-    }
-}
-
-/// An operator for a moment or a few seconds, then the next; none ends in order.
-async fn restarts(world: &World, collected: &Arc<Collected>) {
-    loop {
-        let operator = world.start_collecting(collected);
-        tokio::time::sleep(Duration::from_millis(rand::random_range(200..3000))).await;
-        drop(operator);
     }
 }
 

@@ -6,8 +6,8 @@
 //! The tests are `points` and `people` (stopped, or paused, at every effect of a life), `random` (schedules),
 //! `churn`, and `collected` (with garbage collection). A world is in `operator`; in it `provider` and `cloud` make the
 //! machines, `wire` and `gate` decide what becomes of each effect, `users` and `clients` ask, and `schedule` says what
-//! they do and when, which `happen` carries out. `books` (what was asked), `record` (what became of machines) and `witness` (who was
-//! out of service) write down; `accounts` judges.
+//! they do and when, which `happen` carries out. `books` (what was asked), `record` (what became of machines) and
+//! `witness` (who was out of service) write down; `accounts` judges.
 
 #![cfg(test)]
 

@@ -75,14 +75,7 @@ impl World {
     /// Starts an operator process.
     pub(crate) fn start(&self) -> Operator {
         let process = Process::new(Arc::clone(&self.fates));
-        let layer = WireLayer(Arc::clone(&process));
-        let config = self.access.config.clone();
-        let client = kubernetes_client::builder(config).unwrap().with_layer(&layer).build();
-        let providers = Configured {
-            shelf: Arc::clone(&self.shelf),
-            cloud: Arc::clone(&self.cloud),
-            process: Arc::clone(&process),
-        };
+        let (client, providers) = self.ways_of(&process);
         let Wiring { setup, fleet, verdicts } =
             Wiring::new(client, &self.namespace, Arc::new(providers), self.shelf.changes());
         let (asked, paused) = (Arc::clone(&self.fates), Arc::clone(&self.fates));
@@ -98,20 +91,25 @@ impl World {
         Operator { process, tasks }
     }
 
+    /// To the API server and to the cloud, through the gate of a process.
+    fn ways_of(&self, process: &Arc<Process>) -> (Client, Configured) {
+        let layer = WireLayer(Arc::clone(process));
+        let config = self.access.config.clone();
+        let client = kubernetes_client::builder(config).unwrap().with_layer(&layer).build();
+        let (shelf, cloud) = (Arc::clone(&self.shelf), Arc::clone(&self.cloud));
+        (client, Configured { shelf, cloud, process: Arc::clone(process) })
+    }
+
     /// Starts one that collects garbage as well, as often as it may.
     pub(crate) fn start_collecting(&self, collected: &Arc<Collected>) -> Operator {
         let mut operator = self.start();
-        let process = Arc::clone(&operator.process);
-        let layer = WireLayer(Arc::clone(&process));
-        let config = self.access.config.clone();
-        let client = kubernetes_client::builder(config).unwrap().with_layer(&layer).build();
-        let view = View::Namespaces(vec![self.namespace.clone()].into_iter().collect());
-        let (shelf, cloud) = (Arc::clone(&self.shelf), Arc::clone(&self.cloud));
+        let (client, providers) = self.ways_of(&operator.process);
+        let view = View::Namespaces([self.namespace.clone()].into());
         let asked = Arc::clone(&self.fates);
         let setup = GcSetup {
             proxies: Arc::new(ProxyApi::new(client, view.clone())),
             view,
-            providers: Arc::new(Configured { shelf, cloud, process }),
+            providers: Arc::new(providers),
             names: Arc::new(|| vec![ProviderName::parse("fake").unwrap()]),
             cluster: "test-cluster".to_owned(),
             policy: gc::Policy { min_age: Duration::ZERO, suspect_percent: 100, ..gc::Policy::default() },
