@@ -13,9 +13,10 @@ import (
 // pageURL is fetched through every proxy. The name exists nowhere: only a proxy can answer for it.
 const pageURL = "http://page.bench.example/"
 
-// settles is how many probes of a machine a contestant has after which its verdict may be called settled: whatever
-// was measured while the whole fleet was made at once is put right by then.
-const settles = 3
+// settles is how many probes of a machine a contestant has after which its verdict may be called settled: a latency
+// that was measured while the whole fleet was made at once is put right when three in a row agree on another, and the
+// first one after a start may be as slow, for the same reason.
+const settles = 4
 
 // Machines are the far ends of the Pods: a forward proxy on an address of its own, all of them loopback
 // addresses of this host, which answers for the page itself.

@@ -88,6 +88,7 @@ func run(set Settings) error {
 	if missed := report(os.Stdout, set.fleet, figures["operator"], figures["plain loop"]); missed > 0 {
 		fmt.Printf("%d promises missed\n", missed)
 	}
+	reportChanges(os.Stdout, figures["operator"])
 	if sample == nil {
 		return nil
 	}

@@ -32,7 +32,9 @@ type Figures struct {
 	settled, probed      time.Duration // from the start of the process
 	restart              Counts
 	steady               time.Duration
+	restBegan            time.Time
 	rest                 Counts
+	changes              []change
 	restReconciles       int
 	restCPU              time.Duration
 	resting              Usage
@@ -233,6 +235,7 @@ func (t *Trial) rest(ctx context.Context) error {
 		return err
 	}
 	t.machines.watchProbes()
+	t.proxies.watchChanges()
 	if err := pause(ctx, t.set.steady); err != nil {
 		return err
 	}
@@ -242,6 +245,7 @@ func (t *Trial) rest(ctx context.Context) error {
 	}
 	f := &t.figures
 	f.steady, f.rest = time.Since(began), count(calls)
+	f.restBegan, f.changes = began, t.proxies.changesSince()
 	f.probes, f.probeRefused = t.machines.counts()
 	after, err := t.running.reconciled()
 	if err != nil {

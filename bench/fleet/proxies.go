@@ -31,6 +31,9 @@ type Proxies struct {
 	mutex sync.Mutex
 	ready map[string]time.Time // when it was first seen Ready
 	gone  map[string]time.Time
+	// Statuses that changed while that is watched.
+	changes []change
+	watched atomic.Bool
 }
 
 func startProxies(ctx context.Context, config *rest.Config) (*Proxies, error) {
@@ -56,7 +59,7 @@ func startProxies(ctx context.Context, config *rest.Config) (*Proxies, error) {
 		gone:   map[string]time.Time{},
 	}
 	_, err = p.watch.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: p.see, UpdateFunc: func(_, object any) { p.see(object) }, DeleteFunc: p.miss,
+		AddFunc: p.see, UpdateFunc: p.seeAgain, DeleteFunc: p.miss,
 	})
 	if err != nil {
 		return nil, err
@@ -78,6 +81,36 @@ func (p *Proxies) see(object any) {
 	if _, known := p.ready[one.Name]; !known {
 		p.ready[one.Name] = time.Now()
 	}
+}
+
+func (p *Proxies) seeAgain(old, object any) {
+	p.see(object)
+	before, known := old.(*proxy.Proxy)
+	after, is := object.(*proxy.Proxy)
+	if !known || !is || !p.watched.Load() {
+		return
+	}
+	if one, differs := changed(before, after); differs {
+		p.mutex.Lock()
+		defer p.mutex.Unlock()
+		p.changes = append(p.changes, one)
+	}
+}
+
+// watchChanges forgets all changes of statuses, to see them anew. Until then none is looked at.
+func (p *Proxies) watchChanges() {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.changes = nil
+	p.watched.Store(true)
+}
+
+// changesSince gives those, and looks at no more.
+func (p *Proxies) changesSince() []change {
+	p.watched.Store(false)
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	return p.changes
 }
 
 func (p *Proxies) miss(object any) {

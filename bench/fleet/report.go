@@ -62,7 +62,7 @@ func lines(fleet int) []line {
 		{"memory at that time, without mapped files", func(f Figures) float64 { return f.peak.anonMiB }, "MiB", nil},
 		{"restart: settled after", seconds(func(f Figures) time.Duration { return f.settled }), "s",
 			atMost(settlesWithin.Seconds(), "10 s")},
-		{"restart: all probed three times after", seconds(func(f Figures) time.Duration { return f.probed }), "s", nil},
+		{"restart: all probed four times after", seconds(func(f Figures) time.Duration { return f.probed }), "s", nil},
 		{"restart: machines made", whole(func(f Figures) int { return f.restart.machinesMade }), "", none},
 		{"restart: status writes of the first settling", whole(func(f Figures) int { return f.restart.statusWrites }), "", nil},
 		{"at rest: status writes", whole(func(f Figures) int { return f.rest.statusWrites }), "", none},

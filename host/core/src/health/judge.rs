@@ -40,6 +40,8 @@ pub struct HealthState {
     /// Good probes in a row whose latency was not the reported one.
     pub(super) moved: u32,
     pub(super) reported_at: Option<Moment>,
+    /// This process has published a verdict of this machine, if only what stood in status already.
+    pub(super) confirmed: bool,
     /// The unhealthy verdict was a healthy one before: so many failures came since.
     pub(super) since_fall: Option<u32>,
 }
@@ -86,6 +88,7 @@ impl HealthState {
             reported_latency: facts.healthy.and(facts.latency),
             moved: 0,
             reported_at: None,
+            confirmed: false,
             since_fall: None,
         }
     }
@@ -118,12 +121,18 @@ impl HealthState {
         self.reported_latency = Some(latency);
         self.moved = 0;
         self.reported_at = Some(now.mono);
+        self.confirmed_verdict(latency, now)
+    }
+
+    /// A healthy verdict that nobody needs to write.
+    fn confirmed_verdict(&mut self, latency: Duration, now: Now) -> Verdict {
+        self.confirmed = true;
         Verdict {
             machine: self.machine.clone(),
             healthy: true,
             reason: PROBE_SUCCEEDED,
             message: "a probe through the proxy succeeded".to_owned(),
-            latency: self.reported_latency,
+            latency: Some(latency),
             probed_at: now.wall,
         }
     }
@@ -134,6 +143,7 @@ impl HealthState {
         }
         self.verdict = Some(false);
         self.reported_at = Some(now.mono);
+        self.confirmed = true;
         let verdict = Verdict {
             machine: self.machine.clone(),
             healthy: false,
@@ -181,13 +191,14 @@ fn passed(mut state: HealthState, plan: &ProbePlan, latency: Duration, now: Now)
     let publish = if state.verdict == Some(true) {
         let moved = state.reported_latency.is_some_and(|reported| has_moved(reported, latency));
         state.moved = if moved { state.moved.saturating_add(1) } else { 0 };
-        let latency = match state.reported_latency {
+        match state.reported_latency {
             // The first confirmation in this process: whoever follows the verdicts has none of this machine.
-            Some(reported) if state.reported_at.is_none() => Some(reported),
+            // It is no report: a latency that was wrong before is put right by three probes of this process,
+            // whenever the first of them was.
+            Some(reported) if !state.confirmed => Some(state.confirmed_verdict(reported, now)),
             Some(_) if state.moved < LASTING => None,
-            Some(_) | None => state.may_report_again(now).then_some(latency),
-        };
-        latency.map(|latency| state.healthy_verdict(latency, now))
+            Some(_) | None => state.may_report_again(now).then(|| state.healthy_verdict(latency, now)),
+        }
     } else {
         (state.successes >= plan.success_threshold.max(1)).then(|| state.healthy_verdict(latency, now))
     };
