@@ -15,14 +15,14 @@ use crate::operator::Bench;
 /// Time for a process to start on a machine that is busy.
 const START: Duration = Duration::from_mins(1);
 /// 2 s until a renewal, 15 s until the Lease has run out, and room for what a new leader reads, three times over.
-const HAND_OVER: Duration = Duration::from_mins(1);
+pub(crate) const HAND_OVER: Duration = Duration::from_mins(1);
 /// So soon another one works: 15 to 17 s until it leads, and what it reads then. On a machine that does not keep it
 /// waiting ([`LATE`]).
-const PROMISED: Duration = Duration::from_secs(20);
+pub(crate) const PROMISED: Duration = Duration::from_secs(20);
 /// A timer that is later than this says that the machine is too busy to prove anything about time.
-const LATE: Duration = Duration::from_millis(100);
+pub(crate) const LATE: Duration = Duration::from_millis(100);
 /// What takes up to 13 s.
-const SOON: Duration = Duration::from_secs(40);
+pub(crate) const SOON: Duration = Duration::from_secs(40);
 
 /// One replica that leads, with a Proxy that is Ready and one that is Unhealthy, and another one that stands by.
 struct Pair {
@@ -71,7 +71,7 @@ impl Pair {
 }
 
 /// What comes of it, and how late timers were meanwhile.
-async fn with_lateness<T>(of: impl Future<Output = T>) -> (T, Duration) {
+pub(crate) async fn with_lateness<T>(of: impl Future<Output = T>) -> (T, Duration) {
     let mut of = std::pin::pin!(of);
     let (tick, mut late) = (Duration::from_millis(50), Duration::ZERO);
     loop {

@@ -13,7 +13,13 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::link::Link;
+use super::wire::Wire;
 use crate::operator::Bench;
+
+/// No provider: for External Proxies.
+const NO_PROVIDERS: &str = "apiVersion: crawl.example.com/v1alpha1\nkind: ProvidersConfig\nproviders: {}\n";
+/// Compiled components, kept from run to run.
+const COMPONENTS: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/components");
 
 /// Writes down the operator's pid and how it ended. Ends it when the test binary ends, however that ends.
 const SUPERVISOR: &str = r#"
@@ -46,23 +52,26 @@ impl Replica {
     pub(crate) async fn start_as(bench: &Bench, name: &str, user: &str) -> Self {
         let link = Link::to(&bench.config.cluster_url).await;
         let kubeconfig = kubeconfig(bench, &link).replace("user: {", &format!("user: {{as: {user}, "));
-        Self::spawn(link, &kubeconfig, bench, name)
+        Self::spawn(link, &kubeconfig, bench, name, NO_PROVIDERS)
+    }
+
+    /// With all rights, over this wire, and with this providers config.
+    pub(crate) async fn start_with(wire: &Wire, bench: &Bench, name: &str, providers: &str) -> Self {
+        let link = Link::to(&format!("http://{}", wire.address).parse().unwrap()).await;
+        let kubeconfig = kubeconfig(bench, &link).replace("https://", "http://");
+        Self::spawn(link, &kubeconfig, bench, name, providers)
     }
 
     /// With all rights, over this link, which may be cut.
     pub(crate) fn start_over(link: Link, bench: &Bench, name: &str) -> Self {
         let kubeconfig = kubeconfig(bench, &link);
-        Self::spawn(link, &kubeconfig, bench, name)
+        Self::spawn(link, &kubeconfig, bench, name, NO_PROVIDERS)
     }
 
-    fn spawn(link: Link, access: &str, bench: &Bench, name: &str) -> Self {
+    fn spawn(link: Link, access: &str, bench: &Bench, name: &str, config: &str) -> Self {
         let dir = tempfile::Builder::new().prefix("epo-replica-").tempdir().unwrap().keep();
         let providers = dir.join("providers.yaml");
-        fs::write(
-            &providers,
-            "apiVersion: crawl.example.com/v1alpha1\nkind: ProvidersConfig\nproviders: {}\n",
-        )
-        .unwrap();
+        fs::write(&providers, config).unwrap();
         let kubeconfig = dir.join("kubeconfig");
         fs::write(&kubeconfig, access).unwrap();
         // Ports that nobody else can take before it does; the log says which.
@@ -73,7 +82,7 @@ impl Replica {
             .args(["--instance", name, "--allow-local-endpoints", "--probe-url", "http://probe.invalid/"])
             .args(["--discovery-address", anywhere, "--metrics-address", anywhere])
             .args(["--probe-address", anywhere])
-            .args(["--component-store", &dir.join("components").display().to_string()])
+            .args(["--component-store", COMPONENTS])
             .env("OPERATOR", env!("CARGO_BIN_EXE_egress-proxies-operator"))
             .env("DIR", &dir)
             .env("KUBECONFIG", &kubeconfig)
@@ -220,13 +229,20 @@ impl Answering {
         let port = listener.local_addr().unwrap().port();
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
-            while let Ok((mut stream, _)) = listener.accept().await {
-                let mut head = [0; 4096];
-                let _read = stream.read(&mut head).await;
-                let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok";
-                let _written = stream.write_all(answer).await;
+            let mut answers = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                // Each by itself: whoever asks may be stopped before it has asked.
+                answers.spawn(answer(stream));
+                while answers.try_join_next().is_some() {}
             }
         });
         Self { port, _tasks: tasks }
     }
+}
+
+async fn answer(mut stream: TcpStream) {
+    let mut head = [0; 4096];
+    let _read = stream.read(&mut head).await;
+    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok";
+    let _written = stream.write_all(answer).await;
 }
