@@ -16,7 +16,7 @@ pub struct Decision {
     pub action: Action,
     /// When to start the next pass; counts only with [`Action::Wait`].
     pub requeue: Requeue,
-    /// What the status should say at this point.
+    /// What the status should say at this point: what [`Action::WriteStatus`] writes, and [`Action::Wait`] leaves there.
     pub status: StatusIntent,
     /// The row of the decision table in `docs/lifecycle.md`: for logs, metrics and tests.
     pub row: &'static str,

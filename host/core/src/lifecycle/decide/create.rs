@@ -131,7 +131,7 @@ fn make(cx: &Context<'_>, provider: &ProviderFacts, wanted: &Desired) -> Decisio
         return act("the_object_is_looked_at_before_the_create", Action::LookAgain, untouched());
     }
     let action = Action::Create { key: wanted.key.clone(), request };
-    act("the_machine_is_made", action, intent(Stage::Creating))
+    act("the_machine_is_made", action, untouched())
 }
 
 /// Time until an earlier create, sent for something else and never answered, can no longer land. A repeat

@@ -25,6 +25,12 @@ pub(super) struct Case {
     clock: Duration,
 }
 
+impl From<Case> for Vec<Case> {
+    fn from(case: Case) -> Self {
+        vec![case]
+    }
+}
+
 fn spec(mode: Mode) -> ProxySpec {
     let managed = mode == Mode::Managed;
     let endpoint = EndpointSpec { host: "192.0.2.7".to_owned(), port: 8080, protocol: Default::default() };
@@ -63,6 +69,16 @@ pub(super) fn info() -> ProviderInfo {
 pub(super) fn id(text: &str) -> InstanceId {
     InstanceId::parse(text).unwrap()
 }
+
+/// A failure of each kind that people see apart.
+pub(super) const SEEN_APART: [Reason; 6] = [
+    Reason::Transient,
+    Reason::Quota,
+    Reason::Denied,
+    Reason::Missing,
+    Reason::NameTaken,
+    Reason::OutOfScope,
+];
 
 /// A failure without details.
 pub(super) fn failure(reason: Reason) -> Failure {
@@ -319,6 +335,18 @@ impl Case {
 
     pub(super) fn refused(self, why: Refusal) -> Self {
         self.answered(Admission::Refused { why, retry: Duration::from_secs(7) })
+    }
+
+    /// A machine that is known from the pass before goes, step by step: it is seen and may go, it is hidden, the
+    /// object is looked at, its delete is under way.
+    pub(super) fn goes(self, instance: &Instance) -> [Self; 5] {
+        let seen = self.clone().found(instance.clone());
+        let asks = matches!(seen.decide().action, Action::AskLeave(_));
+        let seen = if asks { seen.granted() } else { seen };
+        let hidden = seen.clone().written();
+        let looked = hidden.clone().fresh();
+        let sent = looked.clone().delete_sent();
+        [self, seen, hidden, looked, sent]
     }
 
     /// So many clients have a lease on the machine.

@@ -3,10 +3,22 @@
 use super::case::Case;
 use super::rows;
 use crate::facts::Auth;
-use crate::lifecycle::{Action, CloudInitView, ProvisionedReason, Requeue, Stage};
+use crate::lifecycle::{Action, CloudInitView, Observed, ProvisionedReason, Stage};
 use crate::provider::{InstanceState, Reason};
 
 use super::case::failure;
+
+/// The machine is in this state, known from the pass before, and goes.
+fn known(case: Case, state: InstanceState) -> [Case; 5] {
+    let instance = case.instance("m1", state);
+    let known = case.found(instance.clone()).next_pass();
+    let asks = matches!(known.decide().action, Action::AskLeave(_));
+    (if asks { known.granted() } else { known }).goes(&instance)
+}
+
+fn lacks_credentials(observed: &mut Observed) {
+    observed.surroundings.auth = Auth::Missing("no such Secret".to_owned());
+}
 
 /// The old machine runs, the spec asks for another one.
 fn outdated() -> Case {
@@ -14,59 +26,74 @@ fn outdated() -> Case {
 }
 
 rows! {
-    the_machine_is_looked_at: Case::published()
-        => Action::Get(_), _, Stage::Untouched,
+    the_machine_is_looked_at: Case::published(),
     the_machine_is_not_ours: {
         let case = Case::published();
         let foreign = case.foreign("m1");
         case.found(foreign)
-    } => Action::WriteStatus(_), Requeue::After(_), Stage::Blocked(ProvisionedReason::NameConflict, _),
+    },
     a_machine_is_adopted: {
-        let case = Case::published().edit(|observed| observed.object.spec_hash = None);
+        let case = Case::published().edit(|observed| {
+            observed.object.spec_hash = None;
+            observed.object.finalizers.clear();
+        });
         let mut instance = case.instance("m1", InstanceState::Running);
         instance.tags.remove("proxy-operator-spec");
         case.found(instance)
-    } => Action::PatchMetadata(_), _, Stage::Untouched,
-    the_machine_is_being_made: Case::recorded().in_state(InstanceState::Provisioning)
-        => Action::Wait, Requeue::After(_), Stage::Provisioning(None),
+    },
+    the_machine_is_being_made: {
+        let young = Case::recorded().in_state(InstanceState::Provisioning);
+        [young.clone(), young.later(100).next_pass().in_state(InstanceState::Provisioning)]
+    },
     the_machine_is_too_slow: {
-        let case = Case::recorded().in_state(InstanceState::Provisioning).later(900);
-        case.next_pass().in_state(InstanceState::Provisioning).granted()
-    } => Action::WriteStatus(_), _, Stage::Replacing(_),
-    a_running_machine_awaits_its_first_verdict: Case::recorded().in_state(InstanceState::Running)
-        => Action::Wait, Requeue::After(_), Stage::Untouched,
-    the_machine_runs: Case::recorded().in_state(InstanceState::Running).healthy("i1")
-        => Action::WriteStatus(_), Requeue::After(_), Stage::Running,
+        let late = Case::recorded().in_state(InstanceState::Provisioning).later(900).next_pass();
+        known(late, InstanceState::Provisioning)
+    },
+    a_running_machine_awaits_its_first_verdict: Case::recorded().in_state(InstanceState::Running),
+    the_machine_runs: Case::recorded().in_state(InstanceState::Running).healthy("i1"),
     the_machine_runs_beside_a_problem: {
-        let case = Case::published().in_state(InstanceState::Running);
-        case.edit(|observed| observed.surroundings.cloud_init = CloudInitView::Problem("no such Secret".to_owned()))
-    } => Action::WriteStatus(_), Requeue::After(_), Stage::Kept(Some((ProvisionedReason::CloudInitError, _))),
-    the_machine_is_stopping: Case::published().in_state(InstanceState::Stopping).granted()
-        => Action::WriteStatus(_), Requeue::After(_), Stage::Replacing(_),
+        let runs = || Case::published().in_state(InstanceState::Running);
+        [
+            runs().edit(|observed| observed.surroundings.cloud_init = CloudInitView::Problem("no Secret".to_owned())),
+            runs().edit(lacks_credentials),
+            runs().edited().delete_only(),
+        ]
+    },
+    the_machine_is_stopping: {
+        let begins = Case::published().in_state(InstanceState::Stopping).granted();
+        [begins.clone(), begins.written().later(100).next_pass().in_state(InstanceState::Stopping)]
+    },
     the_machine_stops_for_too_long: {
-        let case = Case::published().in_state(InstanceState::Stopping).granted().written().later(900);
-        case.next_pass().in_state(InstanceState::Stopping).granted().fresh()
-    } => Action::WriteStatus(_), _, Stage::Replacing(_),
-    the_machine_is_being_deleted: Case::published().in_state(InstanceState::Deleting).granted().written()
-        => Action::Wait, Requeue::After(_), Stage::Replacing(_),
-    the_machine_is_stopped: Case::published().in_state(InstanceState::Stopped).granted()
-        => Action::WriteStatus(_), _, Stage::Replacing(_),
-    the_machine_has_failed: Case::published().in_state(InstanceState::Failed).granted().written().fresh()
-        => Action::Delete { why: "failed", .. }, _, Stage::Replacing(_),
-    the_delete_of_the_machine_is_under_way: Case::published().in_state(InstanceState::Running).delete_sent()
-        => Action::WriteStatus(_), _, Stage::Replacing(_),
-    the_new_spec_is_checked: outdated()
-        => Action::ValidateCreate { .. }, _, Stage::Untouched,
-    the_new_spec_lacks_credentials_the_machine_stays: {
-        outdated().edit(|observed| observed.surroundings.auth = Auth::Missing("no such Secret".to_owned()))
-    } => Action::WriteStatus(_), Requeue::After(_), Stage::Kept(Some((ProvisionedReason::AuthError, _))),
-    the_new_spec_can_not_work_the_machine_stays: outdated().validated(Err(failure(Reason::Permanent)))
-        => Action::WriteStatus(_), Requeue::After(_), Stage::Blocked(ProvisionedReason::PermanentError, _),
+        let stopping = Case::published().in_state(InstanceState::Stopping).granted().written();
+        known(stopping.later(900).next_pass(), InstanceState::Stopping)
+    },
+    the_machine_is_being_deleted: {
+        let seen = Case::published().in_state(InstanceState::Deleting);
+        let later = seen.clone().granted().written().later(120).next_pass();
+        let again = later.in_state(InstanceState::Deleting).granted();
+        [seen.clone().next_pass().granted(), seen.granted(), again.clone(), again.fresh()]
+    },
+    the_machine_is_stopped: known(Case::published(), InstanceState::Stopped),
+    the_machine_has_failed: known(Case::published(), InstanceState::Failed),
+    the_delete_of_the_machine_is_under_way: {
+        let sent = Case::published().in_state(InstanceState::Running).delete_sent();
+        let ignored = |case: Case| {
+            let later = case.written().later(6).next_pass();
+            later.found(Case::published().instance("m1", InstanceState::Running)).granted()
+        };
+        let [again, other] = [ignored(sent.clone()), ignored(sent.clone().edited())];
+        [sent.clone().next_pass(), sent, again.clone(), again.fresh(), other.fresh()]
+    },
+    the_new_spec_is_checked: outdated(),
+    the_new_spec_can_not_work_the_machine_stays: outdated().validated(Err(failure(Reason::Permanent))),
     the_new_spec_is_latched_the_machine_stays: {
         outdated().validated(Err(failure(Reason::Permanent))).written().next_pass()
-    } => Action::Wait, Requeue::After(_), Stage::Kept(None),
-    the_spec_needs_another_machine: outdated().validated(Ok(())).granted().written().fresh()
-        => Action::Delete { why: "replaced", .. }, _, Stage::Replacing(_),
+    },
+    the_spec_needs_another_machine: {
+        let instance = Case::published().instance("m1", InstanceState::Running);
+        let [known, seen, hidden, looked, _] = outdated().next_pass().validated(Ok(())).goes(&instance);
+        [known, seen, hidden, looked]
+    },
 }
 
 #[test]
@@ -200,7 +227,7 @@ fn no_status_says_ready_of_a_generation_before_its_machine_is_known_to_fit() {
     assert_eq!(generation_written(&unreadable(runs().edited())), Some(1), "nobody knows what it asks for");
     assert_eq!(generation_written(&runs().edited().delete_only()), Some(1), "no other machine can be made");
     let forgotten = runs().edit(|observed| observed.memory.last_seen = None).next_pass();
-    let untouched = |observed: &mut crate::lifecycle::Observed| observed.object.generation = 2;
+    let untouched = |observed: &mut Observed| observed.object.generation = 2;
     assert_eq!(generation_written(&down(forgotten.edit(untouched))), Some(1), "nobody has looked at it");
     assert_eq!(generation_written(&down(runs().edit(untouched))), Some(2), "it still fits");
     let failed = runs().edited().later(60).next_pass().get_fails(Reason::Denied);
@@ -240,10 +267,7 @@ fn a_machine_with_a_new_address_is_published_there_even_beside_a_problem() {
 
 #[test]
 fn credentials_that_can_not_be_read_are_said_of_a_machine_that_goes_on() {
-    let case = Case::published().in_state(InstanceState::Running);
-    let decision = case
-        .edit(|observed| observed.surroundings.auth = Auth::Missing("no such Secret".to_owned()))
-        .decide();
+    let decision = Case::published().in_state(InstanceState::Running).edit(lacks_credentials).decide();
     assert_eq!(decision.row, "the_machine_runs_beside_a_problem");
     assert!(
         matches!(decision.status.stage, Stage::Kept(Some((ProvisionedReason::AuthError, _)))),

@@ -1,9 +1,10 @@
 //! Rows about the making of a machine.
 
 use super::case::{Case, failure, id};
+use super::replacing::draining;
 use super::rows;
 use crate::facts::Auth;
-use crate::lifecycle::{Action, Ask, CloudInitView, ProvisionedReason, Purpose, Refusal, Requeue, Stage};
+use crate::lifecycle::{Action, CloudInitView, ProvisionedReason, Refusal, Stage};
 use crate::provider::{HostFault, InstanceState, Reason, Secret};
 
 /// Claimed by an earlier process; nothing is found of a machine.
@@ -20,71 +21,67 @@ fn two() -> Case {
     case.found(other.clone()).listed(vec![other, current])
 }
 
+/// It was hidden and deleted, and is absent.
+fn taken() -> Case {
+    let hidden = Case::published().in_state(InstanceState::Stopped).granted().written();
+    hidden.fresh().delete_sent().later(6).next_pass().absent("m1")
+}
+
 rows! {
-    an_unrecorded_machine_is_looked_at: Case::claimed().unrecorded()
-        => Action::Get(_), _, Stage::Untouched,
-    the_new_machine_is_recorded: {
+    an_unrecorded_machine_is_looked_at: Case::claimed().unrecorded(),
+    the_new_machine_is_recorded: [InstanceState::Provisioning, InstanceState::Running].map(|state| {
         let case = Case::claimed();
-        let made = case.instance("m1", InstanceState::Provisioning);
+        let made = case.instance("m1", state);
         case.created(Ok(made))
-    } => Action::WriteStatus(_), _, Stage::Provisioning(None),
-    an_absent_machine_asks_for_another: Case::published().absent("m1")
-        => Action::AskLeave(Ask { purpose: Purpose::Repair, .. }), _, Stage::Untouched,
-    an_absent_machine_waits_for_another: Case::published().absent("m1").refused(Refusal::Capped)
-        => Action::WriteStatus(_), Requeue::After(_), Stage::Kept(Some((ProvisionedReason::ReplacementPending, _))),
-    a_vanished_machine_is_hidden: Case::published().absent("m1").granted()
-        => Action::WriteStatus(_), _, Stage::Replacing(_),
+    }),
+    an_absent_machine_asks_for_another: [Case::published().absent("m1"), taken()],
+    an_absent_machine_waits_for_another: {
+        let absent = |case: Case| case.absent("m1").refused(Refusal::Capped);
+        let again = Case::published().edit(|observed| observed.memory.vanished = 1);
+        [absent(Case::published()), absent(draining()), taken().refused(Refusal::Capped), absent(again)]
+    },
+    a_vanished_machine_is_hidden: Case::published().absent("m1").granted(),
     the_cloud_init_is_unusable: Case::managed().edit(|observed| {
         observed.surroundings.cloud_init = CloudInitView::Problem("no such Secret".to_owned());
-    }) => Action::WriteStatus(_), Requeue::After(_), Stage::Blocked(ProvisionedReason::CloudInitError, _),
-    a_permanent_failure_is_latched: Case::managed().validated(Err(failure(Reason::Permanent))).written().next_pass()
-        => Action::Wait, Requeue::OnChange, Stage::Kept(None),
-    the_planned_machine_is_looked_at: Case::claimed()
-        => Action::Get(_), _, Stage::Untouched,
-    the_machines_of_the_proxy_are_listed: Case::claimed().absent("m1")
-        => Action::ListOwned(_), _, Stage::Untouched,
+    }),
+    a_permanent_failure_is_latched: Case::managed().validated(Err(failure(Reason::Permanent))).written().next_pass(),
+    the_planned_machine_is_looked_at: Case::claimed(),
+    the_machines_of_the_proxy_are_listed: Case::claimed().absent("m1"),
     a_surplus_machine_is_looked_at: {
         let case = two();
         case.edit(|observed| { observed.pass.machines.remove(&id("m1")); observed.object.planned_id = None; })
-    } => Action::Get(_), _, Stage::Untouched,
-    a_surplus_machine_asks_to_leave: two()
-        => Action::AskLeave(Ask { purpose: Purpose::Surplus, .. }), _, Stage::Untouched,
-    a_surplus_machine_waits_to_leave: two().refused(Refusal::Capped)
-        => Action::WriteStatus(_), Requeue::After(_), Stage::Creating,
-    the_object_is_looked_at_before_a_surplus_delete: two().granted()
-        => Action::LookAgain, _, Stage::Untouched,
-    a_surplus_machine_is_deleted: two().granted().fresh()
-        => Action::Delete { why: "surplus", .. }, _, Stage::Untouched,
-    surplus_machines_are_going: two().fresh().delete_sent()
-        => Action::WriteStatus(_), Requeue::After(_), Stage::Creating,
+    },
+    a_surplus_machine_asks_to_leave: two(),
+    a_surplus_machine_waits_to_leave: two().refused(Refusal::Capped),
+    the_object_is_looked_at_before_a_surplus_delete: two().granted(),
+    a_surplus_machine_is_deleted: two().granted().fresh(),
+    surplus_machines_are_going: two().fresh().delete_sent(),
     a_found_machine_is_looked_at: {
         let case = Case::claimed().absent("m1");
         let current = case.instance("m2", InstanceState::Running);
         case.listed(vec![current])
-    } => Action::Get(_), _, Stage::Untouched,
+    },
     a_found_machine_is_adopted: {
-        let case = Case::claimed().in_state(InstanceState::Provisioning);
-        case.listed(Vec::new())
-    } => Action::WriteStatus(_), _, Stage::Provisioning(None),
-    the_provider_only_deletes: Case::managed().delete_only()
-        => Action::WriteStatus(_), Requeue::After(_), Stage::Blocked(ProvisionedReason::ProviderUnavailable, _),
+        [InstanceState::Provisioning, InstanceState::Running]
+            .map(|state| Case::claimed().in_state(state).listed(Vec::new()))
+    },
+    the_provider_only_deletes: Case::managed().delete_only(),
     the_credentials_are_unusable: Case::managed().edit(|observed| {
         observed.surroundings.auth = Auth::Missing("no such Secret".to_owned());
-    }) => Action::WriteStatus(_), Requeue::After(_), Stage::Blocked(ProvisionedReason::AuthError, _),
-    the_request_is_checked: Case::managed()
-        => Action::ValidateCreate { .. }, _, Stage::Untouched,
-    the_request_can_not_work: Case::managed().validated(Err(failure(Reason::Invalid("/port".to_owned()))))
-        => Action::WriteStatus(_), Requeue::OnChange, Stage::Blocked(ProvisionedReason::PermanentError, _),
+    }),
+    the_request_is_checked: Case::managed(),
+    the_request_can_not_work: {
+        let invalid = || failure(Reason::Invalid("/port".to_owned()));
+        let sent = searched().validated(Ok(())).fresh();
+        [Case::managed().validated(Err(invalid())), sent.created(Err(invalid()))]
+    },
     an_earlier_create_may_still_land: {
         let elsewhere = Case::claimed().edit(|observed| observed.object.planned_id = Some(id("old")));
         elsewhere.absent("old").listed(Vec::new()).validated(Ok(()))
-    } => Action::WriteStatus(_), Requeue::After(_), Stage::Creating,
-    what_will_be_made_is_written_down: Case::managed().validated(Ok(()))
-        => Action::PatchMetadata(_), _, Stage::Untouched,
-    the_object_is_looked_at_before_the_create: searched().validated(Ok(()))
-        => Action::LookAgain, _, Stage::Untouched,
-    the_machine_is_made: searched().validated(Ok(())).fresh()
-        => Action::Create { .. }, _, Stage::Creating,
+    },
+    what_will_be_made_is_written_down: Case::managed().validated(Ok(())),
+    the_object_is_looked_at_before_the_create: searched().validated(Ok(())),
+    the_machine_is_made: searched().validated(Ok(())).fresh(),
 }
 
 #[test]

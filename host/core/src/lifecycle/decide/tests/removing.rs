@@ -1,11 +1,9 @@
 //! Rows about the deletion of a Proxy.
 
-use super::case::{Case, info};
+use super::case::{Case, SEEN_APART, info};
 use super::rows;
-use crate::lifecycle::{
-    Action, Ask, Memory, ProviderFacts, ProviderView, ProvisionedReason, Purpose, Refusal, Requeue, Stage,
-};
-use crate::provider::{InstanceState, Reason};
+use crate::lifecycle::{Memory, ProviderFacts, ProviderView, Refusal, Stage};
+use crate::provider::{HostFault, InstanceState, Reason};
 
 /// Nothing is found of the machine.
 fn empty() -> Case {
@@ -23,42 +21,43 @@ fn ready() -> ProviderView {
 }
 
 rows! {
-    a_deleted_proxy_without_finalizer_is_left: Case::managed().deleted()
-        => Action::Wait, Requeue::OnChange, Stage::Untouched,
-    a_deletion_waits_for_its_provider: Case::published().deleted().provider(ProviderView::Unknown(Vec::new()))
-        => Action::WriteStatus(_), Requeue::After(_), Stage::Deleting(Some((ProvisionedReason::ProviderUnavailable, _))),
+    a_deleted_proxy_without_finalizer_is_left: Case::managed().deleted(),
+    a_deletion_waits_for_its_provider: Case::published().deleted().provider(ProviderView::Unknown(Vec::new())),
     a_deletion_waits_for_its_scope: Case::published().deleted().edit(|observed| {
         observed.object.status.provider_scope = Some("projects/other".to_owned());
-    }) => Action::WriteStatus(_), Requeue::After(_), Stage::Deleting(Some((ProvisionedReason::OutOfScope, _))),
-    a_back_off_holds_the_deletion: Case::published().deleted().get_fails(Reason::Denied)
-        => Action::WriteStatus(_), Requeue::After(_), Stage::Deleting(Some((ProvisionedReason::Denied, _))),
-    a_deletion_looks_at_the_machine: Case::published().deleted()
-        => Action::Get(_), _, Stage::Untouched,
+    }),
+    a_back_off_holds_the_deletion: {
+        let fails = |reason| Case::published().deleted().get_fails(reason);
+        let no_permit = fails(Reason::Host(HostFault::NoPermit));
+        let before = Case::published().get_fails(Reason::Transient).deleted();
+        [&SEEN_APART.map(fails)[..], &[no_permit, before]].concat()
+    },
+    a_deletion_looks_at_the_machine: Case::published().deleted(),
     a_deletion_looks_at_a_listed_machine: {
         let case = Case::published().deleted().absent("m1");
         let other = case.instance("m2", InstanceState::Running);
         case.listed(vec![other])
-    } => Action::Get(_), _, Stage::Untouched,
-    a_deleted_machine_asks_to_leave: Case::published().deleted().in_state(InstanceState::Running)
-        => Action::AskLeave(Ask { purpose: Purpose::Deletion, .. }), _, Stage::Untouched,
-    a_deletion_waits_for_its_turn: Case::published().deleted().in_state(InstanceState::Running).refused(Refusal::Capped)
-        => Action::WriteStatus(_), Requeue::After(_), Stage::Deleting(None),
-    a_deletion_looks_whether_it_was_abandoned: let_go().provider(ready())
-        => Action::LookAgain, _, Stage::Untouched,
-    a_proxy_says_that_it_is_abandoned: let_go()
-        => Action::WriteStatus(_), Requeue::After(_), Stage::Deleting(Some((ProvisionedReason::Abandoned, _))),
-    an_abandoned_proxy_leaves_its_machine_behind: let_go().written()
-        => Action::Abandon { machine: Some(_), .. }, _, Stage::Untouched,
-    a_deletion_deletes_the_machine: Case::published().deleted().in_state(InstanceState::Running).granted()
-        => Action::Delete { why: "deleted", .. }, _, Stage::Untouched,
-    a_deletion_waits_for_the_machine: Case::published().deleted().in_state(InstanceState::Running).delete_sent()
-        => Action::WriteStatus(_), Requeue::After(_), Stage::Deleting(None),
-    a_deletion_lists_the_machines: Case::published().deleted().absent("m1")
-        => Action::ListOwned(_), _, Stage::Untouched,
-    a_deletion_waits_for_the_second_absence: empty()
-        => Action::WriteStatus(_), Requeue::After(_), Stage::Deleting(None),
-    nothing_is_left_the_finalizer_goes: empty().later(72).next_pass().absent("m1").listed(Vec::new())
-        => Action::RemoveFinalizer(_), _, Stage::Untouched,
+    },
+    a_deleted_machine_asks_to_leave: Case::published().deleted().in_state(InstanceState::Running),
+    a_deletion_waits_for_its_turn: {
+        Case::published().deleted().in_state(InstanceState::Running).refused(Refusal::Capped)
+    },
+    a_deletion_looks_whether_it_was_abandoned: let_go().provider(ready()),
+    a_proxy_says_that_it_is_abandoned: let_go(),
+    an_abandoned_proxy_leaves_its_machine_behind: let_go().written(),
+    a_deletion_deletes_the_machine: Case::published().deleted().in_state(InstanceState::Running).granted(),
+    a_deletion_waits_for_the_machine: {
+        let sent = Case::published().deleted().in_state(InstanceState::Running).delete_sent();
+        let asks = sent.clone().edit(|observed| {
+            for sent in observed.memory.deletes.values_mut() {
+                sent.ask_after = Some(std::time::Duration::from_secs(20));
+            }
+        });
+        [sent, asks]
+    },
+    a_deletion_lists_the_machines: Case::published().deleted().absent("m1"),
+    a_deletion_waits_for_the_second_absence: empty(),
+    nothing_is_left_the_finalizer_goes: empty().later(72).next_pass().absent("m1").listed(Vec::new()),
 }
 
 #[test]

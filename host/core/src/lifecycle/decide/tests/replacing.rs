@@ -4,7 +4,7 @@ use super::case::{Case, failure};
 use super::rows;
 use crate::crd::Phase;
 use crate::facts::Auth;
-use crate::lifecycle::{Action, Ask, ProviderView, ProvisionedReason, Purpose, Refusal, Requeue, Stage};
+use crate::lifecycle::{Action, ProviderView, Purpose, Refusal, Requeue, Stage};
 use crate::provider::{InstanceState, Reason};
 
 /// It serves, and the spec asks for another one; nobody has leases.
@@ -19,8 +19,19 @@ fn runs(case: Case) -> Case {
 }
 
 /// It drains, with a lease.
-fn draining() -> Case {
+pub(super) fn draining() -> Case {
     outdated().leased(1).granted().written()
+}
+
+/// It was found to have stopped.
+fn stopped(case: Case) -> Case {
+    case.found(Case::published().instance("m1", InstanceState::Stopped))
+}
+
+/// It was never shown to anybody, and did not run in time.
+fn too_slow() -> Case {
+    let case = Case::recorded().in_state(InstanceState::Provisioning).later(900);
+    case.next_pass().in_state(InstanceState::Provisioning)
 }
 
 /// A person asked for another machine than the one that serves.
@@ -34,25 +45,40 @@ fn nonced(case: Case, nonce: &str) -> Case {
 }
 
 rows! {
-    a_machine_asks_for_room: outdated()
-        => Action::AskLeave(Ask { purpose: Purpose::Exchange, .. }), _, Stage::Untouched,
-    a_machine_waits_for_room: outdated().refused(Refusal::Pending)
-        => Action::WriteStatus(_), Requeue::After(_), Stage::Kept(Some((ProvisionedReason::ReplacementPending, _))),
-    the_machine_drains: outdated().leased(1).granted()
-        => Action::WriteStatus(_), Requeue::After(_), Stage::Draining(_),
-    a_machine_asks_to_leave: runs(draining().leased(0).later(4).next_pass())
-        => Action::AskLeave(Ask { purpose: Purpose::Removal, .. }), _, Stage::Untouched,
+    a_machine_asks_for_room: outdated(),
+    a_machine_waits_for_room: {
+        [Refusal::Pending, Refusal::Capped, Refusal::Paused, Refusal::Suspect].map(|why| outdated().refused(why))
+    },
+    the_machine_drains: [outdated().leased(1).granted(), outdated().granted()],
+    the_new_spec_lacks_credentials_the_machine_stays: {
+        let ended = draining().leased(0).later(4).next_pass();
+        [runs(ended.clone()), outdated(), stopped(ended)].map(|case| {
+            case.edit(|observed| observed.surroundings.auth = Auth::Missing("no such Secret".to_owned()))
+        })
+    },
+    a_machine_asks_to_leave: [runs(draining().leased(0).later(4).next_pass()), too_slow()],
     a_machine_waits_to_leave: {
-        runs(draining().leased(0).later(4).next_pass()).refused(Refusal::Capped)
-    } => Action::WriteStatus(_), Requeue::After(_), Stage::Draining(_),
+        let unserving = || Case::published().in_state(InstanceState::Running).edited().validated(Ok(()));
+        vec![
+            runs(draining().leased(0).later(4).next_pass()).refused(Refusal::Capped),
+            unserving().refused(Refusal::Pending),
+            unserving().refused(Refusal::Paused),
+            stopped(Case::published()).refused(Refusal::Capped),
+            stopped(draining()).refused(Refusal::Capped),
+            too_slow().refused(Refusal::Capped),
+        ]
+    },
     a_person_asked_for_another_machine: {
         let over = asked_for("1").leased(1).granted().written().leased(0).later(4).next_pass();
-        over.in_state(InstanceState::Running).granted()
-    } => Action::WriteStatus(_), _, Stage::Replacing(_),
-    a_broken_machine_asks_to_leave: Case::published().in_state(InstanceState::Stopped)
-        => Action::AskLeave(Ask { purpose: Purpose::Repair, .. }), _, Stage::Untouched,
-    a_suspect_fleet_is_left_alone: Case::published().in_state(InstanceState::Stopped).refused(Refusal::Suspect)
-        => Action::WriteStatus(_), Requeue::After(_), Stage::Kept(Some((ProvisionedReason::FleetSuspect, _))),
+        let instance = over.instance("m1", InstanceState::Running);
+        let [known, seen, hidden, looked, _] = over.goes(&instance);
+        [known, seen, hidden, looked]
+    },
+    a_broken_machine_asks_to_leave: stopped(Case::published()),
+    a_suspect_fleet_is_left_alone: {
+        let absent = Case::published().absent("m1");
+        [absent, stopped(Case::published()), stopped(draining())].map(|case| case.refused(Refusal::Suspect))
+    },
 }
 
 /// The status that the decision writes.
@@ -309,7 +335,6 @@ fn what_drains_says_why_its_turn_does_not_come_and_drains_on() {
 
 #[test]
 fn a_broken_machine_in_whose_place_none_can_be_made_asks_for_no_place() {
-    let stopped = |case: Case| case.found(Case::published().instance("m1", InstanceState::Stopped));
     let latched = stopped(outdated().validated(Err(failure(Reason::Permanent))).written().next_pass());
     assert_eq!(latched.decide().row, "the_new_spec_is_latched_the_machine_stays");
     let missing = |case: Case| {

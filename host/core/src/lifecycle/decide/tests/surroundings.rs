@@ -1,6 +1,6 @@
 //! Rows that come before any machine: the API server, the object, the provider, a back-off.
 
-use super::case::{Case, failure};
+use super::case::{Case, SEEN_APART, failure};
 use super::rows;
 use crate::crd::FINALIZER;
 use crate::facts::Auth;
@@ -25,67 +25,71 @@ fn unanswered() -> Case {
 }
 
 rows! {
-    the_finalizer_is_removed: Case::claimed().deleted().api(ApiState::FinalizerRemoved)
-        => Action::Wait, Requeue::Done, Stage::Untouched,
-    the_api_server_fails: Case::claimed().api(ApiState::Trouble)
-        => Action::Wait, Requeue::After(_), Stage::Untouched,
-    the_pass_is_long_enough: Case::managed().edit(|observed| observed.pass.steps = 64)
-        => Action::Wait, Requeue::After(_), Stage::Untouched,
-    the_object_changed_meanwhile: Case::managed().api(ApiState::Conflict)
-        => Action::LookAgain, _, Stage::Untouched,
-    the_object_is_gone: Case::published().gone()
-        => Action::Wait, Requeue::Done, Stage::Untouched,
-    the_object_is_gone_but_not_its_machine: Case::claimed().gone().unrecorded()
-        => Action::Get(_), _, Stage::Untouched,
+    the_finalizer_is_removed: Case::claimed().deleted().api(ApiState::FinalizerRemoved),
+    the_api_server_fails: Case::claimed().api(ApiState::Trouble).edit(|observed| observed.memory.api_failures = 1),
+    the_pass_is_long_enough: Case::managed().edit(|observed| observed.pass.steps = 64),
+    the_object_changed_meanwhile: Case::managed().api(ApiState::Conflict),
+    the_object_is_gone: Case::published().gone(),
+    the_object_is_gone_but_not_its_machine: Case::claimed().gone().unrecorded(),
     a_machine_without_an_object_asks_to_leave: {
         let case = Case::claimed().unrecorded();
         case.in_state(InstanceState::Provisioning).gone()
-    } => Action::AskLeave(_), _, Stage::Untouched,
+    },
     a_machine_without_an_object_waits_to_leave: {
         let case = Case::claimed().unrecorded();
         case.in_state(InstanceState::Provisioning).gone().refused(Refusal::Capped)
-    } => Action::Wait, Requeue::After(_), Stage::Untouched,
+    },
     the_object_went_during_its_create: {
         let case = Case::claimed().unrecorded();
         case.in_state(InstanceState::Provisioning).gone().granted()
-    } => Action::Delete { why: "object-gone", .. }, _, Stage::Untouched,
+    },
     the_object_is_gone_its_machine_going: {
         let case = Case::claimed().unrecorded();
         case.in_state(InstanceState::Provisioning).gone().delete_sent()
-    } => Action::Wait, Requeue::After(_), Stage::Untouched,
-    the_object_is_gone_its_machines_are_listed: unanswered().absent("m1")
-        => Action::ListOwned(_), _, Stage::Untouched,
-    the_object_is_gone_a_create_may_land: unanswered().absent("m1").listed(Vec::new())
-        => Action::Wait, Requeue::After(_), Stage::Untouched,
-    the_object_is_gone_and_the_provider_fails: Case::claimed().unrecorded().gone().provider(failed())
-        => Action::Wait, Requeue::After(_), Stage::Untouched,
+    },
+    the_object_is_gone_its_machines_are_listed: unanswered().absent("m1"),
+    the_object_is_gone_a_create_may_land: unanswered().absent("m1").listed(Vec::new()),
+    the_object_is_gone_and_the_provider_fails: {
+        let gone = || Case::claimed().unrecorded().gone();
+        let unknown = ProviderView::Unknown(Vec::new());
+        let views = [failed(), unknown, ProviderView::Loading].map(|view| gone().provider(view));
+        let fails = Case::claimed().unrecorded().get_fails(Reason::Transient);
+        [&views[..], &[fails.clone().gone(), fails.edited().gone()]].concat()
+    },
     an_external_proxy_has_our_finalizer: {
         Case::external().edit(|observed| observed.object.finalizers = vec!["x/y".to_owned(), FINALIZER.to_owned()])
-    } => Action::RemoveFinalizer(_), _, Stage::Untouched,
-    an_external_proxy_is_deleted: Case::external().deleted()
-        => Action::Wait, Requeue::OnChange, Stage::Untouched,
-    an_external_proxy_is_probed: Case::external()
-        => Action::WriteStatus(_), Requeue::OnChange, Stage::External(None),
+    },
+    an_external_proxy_is_deleted: Case::external().deleted(),
+    an_external_proxy_is_probed: Case::external(),
     an_external_proxy_lacks_its_credentials: {
         Case::external().edit(|observed| observed.surroundings.auth = Auth::Missing("no such Secret".to_owned()))
-    } => Action::WriteStatus(_), Requeue::OnChange, Stage::External(Some((ProvisionedReason::AuthError, _))),
-    the_provider_is_loading: Case::published().provider(ProviderView::Loading)
-        => Action::Wait, Requeue::After(_), Stage::Untouched,
-    the_provider_is_unavailable: Case::managed().provider(ProviderView::Unknown(Vec::new()))
-        => Action::WriteStatus(_), Requeue::After(_), Stage::Blocked(ProvisionedReason::ProviderUnavailable, _),
-    the_provider_is_unavailable_the_machine_goes_on: Case::published().provider(failed())
-        => Action::WriteStatus(_), Requeue::After(_), Stage::Kept(Some((ProvisionedReason::ProviderUnavailable, _))),
+    },
+    the_provider_is_loading: {
+        let loading = |case: Case| case.provider(ProviderView::Loading);
+        [loading(Case::published()), loading(Case::published().deleted())]
+    },
+    the_provider_is_unavailable: {
+        [ProviderView::Unknown(Vec::new()), failed()].map(|view| Case::managed().provider(view))
+    },
+    the_provider_is_unavailable_the_machine_goes_on: {
+        [ProviderView::Unknown(Vec::new()), failed()].map(|view| Case::published().provider(view))
+    },
     the_scope_changed: Case::published().edit(|observed| {
         observed.object.status.provider_scope = Some("projects/other".to_owned());
-    }) => Action::WriteStatus(_), Requeue::After(_), Stage::Kept(Some((ProvisionedReason::OutOfScope, _))),
-    a_machine_may_be_in_another_scope: elsewhere(Case::claimed())
-        => Action::WriteStatus(_), Requeue::After(_), Stage::Blocked(ProvisionedReason::OutOfScope, _),
-    a_back_off_holds: Case::claimed().get_fails(Reason::Transient)
-        => Action::WriteStatus(_), Requeue::After(_), Stage::Blocked(ProvisionedReason::Retrying, _),
-    a_provider_call_waits_for_its_turn: Case::claimed().get_fails(Reason::Host(HostFault::NoPermit))
-        => Action::Wait, Requeue::After(_), Stage::Untouched,
-    a_back_off_holds_the_machine_goes_on: Case::published().get_fails(Reason::Transient)
-        => Action::Wait, Requeue::After(_), Stage::Kept(None),
+    }),
+    a_machine_may_be_in_another_scope: elsewhere(Case::claimed()),
+    a_back_off_holds: {
+        let fails = |reason| Case::claimed().get_fails(reason);
+        [&SEEN_APART.map(fails)[..], &[fails(Reason::Transient).edited()]].concat()
+    },
+    a_provider_call_waits_for_its_turn: {
+        let waits = Case::claimed().get_fails(Reason::Host(HostFault::NoPermit));
+        [waits.clone(), waits.edited()]
+    },
+    a_back_off_holds_the_machine_goes_on: {
+        let fails = |reason| Case::published().get_fails(reason);
+        [&SEEN_APART.map(fails)[..], &[fails(Reason::Transient).edited()]].concat()
+    },
 }
 
 #[test]
