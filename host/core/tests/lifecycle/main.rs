@@ -15,4 +15,5 @@ mod fleet;
 mod operator;
 mod promises;
 mod random;
+mod stuck;
 mod world;

@@ -144,7 +144,9 @@ proptest! {
         for event in &events {
             happen(&mut world, event);
         }
-        // A size of 0 can't work; the user puts it right in the end.
+        // A size of 0 can't work: no machine is forgotten for it. The user puts it right in the end.
+        world.return_to_scope();
+        world.assert_accounted();
         world.cluster.edit(|spec| {
             let size = spec.parameters.as_mut().and_then(|parameters| parameters.get_mut("size"));
             if let Some(size) = size.filter(|size| size.as_u64() == Some(0)) {

@@ -290,6 +290,34 @@ impl World {
         }
     }
 
+    /// Runs for this long, with the faults that there are.
+    pub(crate) fn run(&mut self, span: Duration) {
+        let (end, mut due) = (self.clock + span, self.clock);
+        while self.clock < end {
+            self.step(&mut due);
+            self.advance(Duration::from_secs(1));
+        }
+    }
+
+    /// In calm each machine is one that the status names, whether any can be made or not, and none is to come.
+    pub(crate) fn assert_accounted(&mut self) {
+        self.calm(Duration::from_hours(1));
+        self.check_accounted();
+    }
+
+    /// No machine is there, or to come, but one that the status names.
+    pub(crate) fn check_accounted(&self) {
+        if self.abandoned {
+            return;
+        }
+        let status = self.cluster.live().and_then(|proxy| proxy.status.clone()).unwrap_or_default();
+        let live = [self.cloud.live(), self.elsewhere.live()].concat();
+        let named: Vec<&str> = status.provider_id.as_deref().into_iter().collect();
+        let unnamed = live.iter().find(|id| !named.contains(&id.as_str()));
+        assert_eq!(unnamed, None, "a machine that nobody knows of, {status:?}\n{}", self.story());
+        assert_eq!(self.cloud.left() + self.elsewhere.left(), live.len(), "{status:?}\n{}", self.story());
+    }
+
     /// In calm: one healthy machine that status names, and then no more writes; or nothing at all.
     pub(crate) fn assert_settled(&mut self) {
         self.calm(Duration::from_hours(1));

@@ -7,7 +7,7 @@ use crate::crd::Phase;
 use crate::ids::Incarnation;
 use crate::lifecycle::{
     Action, Decision, MachineSeen, ProviderFacts, ProvisionedReason, Purpose, RecordedMachine, Refusal,
-    Requeue, Stage, StatusIntent,
+    Requeue, SpecHash, Stage, StatusIntent,
 };
 use crate::provider::{CreatePlan, FailureClass, Instance, InstanceState};
 
@@ -32,30 +32,71 @@ pub(super) fn decide(cx: &Context<'_>, provider: &ProviderFacts, wanted: Wanted)
     if let Some(decision) = absent(cx, provider) {
         return decision;
     }
-    let wanted = match wanted {
-        Ok(wanted) => wanted,
-        Err((reason, message)) => {
-            let status = intent(Stage::Blocked(reason, message));
-            return cx.rest("the_cloud_init_is_unusable", status, Requeue::After(cx.policy.slow_poll));
-        }
-    };
-    if object.status.latch.as_deref() == Some(wanted.key.as_str()) {
-        let status = StatusIntent { latch: Some(wanted.key), ..cx.kept(None) };
-        return cx.rest("a_permanent_failure_is_latched", status, Requeue::OnChange);
-    }
-    if object.has_finalizer() && !cx.observed.pass.added_finalizer {
-        match search::machines(cx, &provider.info, &wanted) {
+    let wanted = makeable(cx, wanted);
+    let may_exist = object.has_finalizer() && !cx.observed.pass.added_finalizer;
+    if may_exist && (wanted.is_ok() || !cx.observed.memory.saw_all_creates_answered()) {
+        let (hash, meanwhile) = match &wanted {
+            Ok(wanted) => (Some(&wanted.hash), intent(Stage::Creating)),
+            Err(stuck) => (stuck.hash.as_ref(), stuck.status.clone()),
+        };
+        match search::machines(cx, &provider.info, hash, &meanwhile) {
             Found::Next(decision) => return *decision,
             Found::Adopt(instance) => return record(cx, "a_found_machine_is_adopted", instance),
             Found::None => {}
         }
     }
+    let wanted = match wanted {
+        Ok(wanted) => wanted,
+        Err(stuck) => {
+            let requeue = until_settled(cx, provider, stuck.requeue);
+            return cx.rest(stuck.row, stuck.status, requeue);
+        }
+    };
     if provider.info.settings.delete_only {
         let stage =
             Stage::Blocked(ProvisionedReason::ProviderUnavailable, delete_only_message(&provider.info));
         return cx.rest("the_provider_only_deletes", intent(stage), Requeue::After(cx.policy.slow_poll));
     }
     make(cx, provider, &wanted)
+}
+
+/// No machine can be made, for what stands in this row. One that an earlier create made, or still makes, is looked for
+/// nonetheless: no status names it, and nobody else would.
+struct Stuck {
+    row: &'static str,
+    status: StatusIntent,
+    requeue: Requeue,
+    /// What a machine has to be made from to be kept; if that is not known, any that is found is.
+    hash: Option<SpecHash>,
+}
+
+/// What is wanted, or why it can't be made.
+fn makeable(cx: &Context<'_>, wanted: Wanted) -> Result<Desired, Box<Stuck>> {
+    match wanted {
+        Ok(wanted) if cx.observed.object.status.latch.as_deref() == Some(wanted.key.as_str()) => {
+            let status = StatusIntent { latch: Some(wanted.key), ..cx.kept(None) };
+            let row = "a_permanent_failure_is_latched";
+            Err(Box::new(Stuck { row, status, requeue: Requeue::OnChange, hash: Some(wanted.hash) }))
+        }
+        Ok(wanted) => Ok(wanted),
+        Err((reason, message)) => {
+            let status = intent(Stage::Blocked(reason, message));
+            let requeue = Requeue::After(cx.policy.slow_poll);
+            Err(Box::new(Stuck { row: "the_cloud_init_is_unusable", status, requeue, hash: None }))
+        }
+    }
+}
+
+/// When to look again where no machine can be made: until no earlier create can land any more, not later than then.
+fn until_settled(cx: &Context<'_>, provider: &ProviderFacts, otherwise: Requeue) -> Requeue {
+    if !cx.observed.object.has_finalizer() || cx.observed.memory.saw_all_creates_answered() {
+        return otherwise;
+    }
+    let left = search::time_to_settle(cx, provider).unwrap_or(cx.policy.young_poll);
+    match otherwise {
+        Requeue::After(wait) => Requeue::After(wait.min(left)),
+        Requeue::OnChange | Requeue::Done => Requeue::After(left),
+    }
 }
 
 /// The machine that status names is not there. Another one is made in its place when the ledger lets it; until
@@ -111,7 +152,8 @@ fn make(cx: &Context<'_>, provider: &ProviderFacts, wanted: &Desired) -> Decisio
             }
             let stage = Stage::Blocked(ProvisionedReason::PermanentError, failure.message.clone());
             let status = StatusIntent { latch: Some(wanted.key.clone()), ..intent(stage) };
-            return cx.rest("the_request_can_not_work", status, Requeue::OnChange);
+            let requeue = until_settled(cx, provider, Requeue::OnChange);
+            return cx.rest("the_request_can_not_work", status, requeue);
         }
         Some(_) | None => {
             let action = Action::ValidateCreate { key: wanted.key.clone(), request };

@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::ids::InstanceId;
-use crate::lifecycle::{Action, Decision, ListSeen, MachineSeen, ProviderFacts, Purpose, Requeue, Stage};
+use crate::lifecycle::{
+    Action, Decision, ListSeen, MachineSeen, ProviderFacts, Purpose, Requeue, SpecHash, Stage, StatusIntent,
+};
 use crate::provider::{Instance, InstanceState, ProviderInfo};
 
 use super::context::{Context, act, intent};
 use super::fit::{Fit, fit};
 use super::leave::{Leave, leave_of};
 use super::managed::held;
-use super::request::Desired;
 
 /// What the search came to.
 pub(super) enum Found<'a> {
@@ -24,8 +25,14 @@ pub(super) enum Found<'a> {
     None,
 }
 
-/// Looks for machines; deletes those that are surplus, one after the other.
-pub(super) fn machines<'a>(cx: &Context<'a>, provider: &ProviderInfo, wanted: &Desired) -> Found<'a> {
+/// Looks for machines; deletes those that are surplus, one after the other, while the status says `meanwhile`. Where
+/// nobody knows what is wanted, one is as good as another.
+pub(super) fn machines<'a>(
+    cx: &Context<'a>,
+    provider: &ProviderInfo,
+    wanted: Option<&SpecHash>,
+    meanwhile: &StatusIntent,
+) -> Found<'a> {
     let next = |decision: Decision| Found::Next(Box::new(decision));
     if let Some(id) = &cx.observed.object.planned_id {
         match cx.seen(id) {
@@ -54,7 +61,8 @@ pub(super) fn machines<'a>(cx: &Context<'a>, provider: &ProviderInfo, wanted: &D
             | InstanceState::Other(_) => true,
             InstanceState::Stopped | InstanceState::Deleting | InstanceState::Failed => false,
         };
-        lives && !cx.is_going(instance) && fit(instance, annotation, &wanted.hash) != Fit::Other
+        let fits = wanted.is_none_or(|wanted| fit(instance, annotation, wanted) != Fit::Other);
+        lives && !cx.is_going(instance) && fits
     };
     let keep = all
         .values()
@@ -63,14 +71,14 @@ pub(super) fn machines<'a>(cx: &Context<'a>, provider: &ProviderInfo, wanted: &D
         .min_by_key(|instance| (instance.state != InstanceState::Running, &instance.id));
     let mut waits_for: Option<&Instance> = None;
     for instance in all.values().filter(|instance| keep.is_none_or(|keep| keep.id != instance.id)) {
-        match surplus(cx, provider, instance) {
+        match surplus(cx, provider, instance, meanwhile) {
             Some(decision) => return next(decision),
             None => waits_for = Some(instance),
         }
     }
     if let Some(instance) = waits_for {
-        let status = intent(Stage::Creating);
-        return next(cx.rest("surplus_machines_are_going", status, cx.deletion_poll(instance)));
+        let requeue = cx.deletion_poll(instance);
+        return next(cx.rest("surplus_machines_are_going", meanwhile.clone(), requeue));
     }
     match keep {
         None => Found::None,
@@ -101,7 +109,12 @@ pub(super) fn known<'a>(cx: &Context<'a>) -> BTreeMap<&'a InstanceId, &'a Instan
 }
 
 /// The next step against a machine that should not be; None while its delete is under way.
-fn surplus(cx: &Context<'_>, provider: &ProviderInfo, instance: &Instance) -> Option<Decision> {
+fn surplus(
+    cx: &Context<'_>,
+    provider: &ProviderInfo,
+    instance: &Instance,
+    meanwhile: &StatusIntent,
+) -> Option<Decision> {
     match cx.seen(&instance.id) {
         Some(MachineSeen::Found(seen)) => {
             if !cx.delete_is_due(seen) {
@@ -111,7 +124,7 @@ fn surplus(cx: &Context<'_>, provider: &ProviderInfo, instance: &Instance) -> Op
                 Leave::Ask(decision) => Some(*decision),
                 Leave::Wait(_, retry) => {
                     let requeue = Requeue::After(retry);
-                    Some(cx.rest("a_surplus_machine_waits_to_leave", intent(Stage::Creating), requeue))
+                    Some(cx.rest("a_surplus_machine_waits_to_leave", meanwhile.clone(), requeue))
                 }
                 Leave::Granted if cx.is_fresh() => {
                     Some(cx.delete("a_surplus_machine_is_deleted", seen, "surplus"))

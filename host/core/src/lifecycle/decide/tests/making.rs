@@ -4,7 +4,7 @@ use super::case::{Case, failure, id};
 use super::replacing::draining;
 use super::rows;
 use crate::facts::Auth;
-use crate::lifecycle::{Action, CloudInitView, ProvisionedReason, Refusal, Stage};
+use crate::lifecycle::{Action, CloudInitView, ProvisionedReason, Refusal, Requeue, Stage};
 use crate::provider::{HostFault, InstanceState, Reason, Secret};
 
 /// Claimed by an earlier process; nothing is found of a machine.
@@ -19,6 +19,25 @@ fn two() -> Case {
     other.tags.insert("proxy-operator-spec".to_owned(), "v1-00000000000000000000000000000000".to_owned());
     let current = case.instance("m2", InstanceState::Running);
     case.found(other.clone()).listed(vec![other, current])
+}
+
+/// `m1` is found, of another spec than the one that is wanted.
+fn of_another_spec(case: Case) -> Case {
+    let mut other = case.instance("m1", InstanceState::Running);
+    other.tags.insert("proxy-operator-spec".to_owned(), "v1-00000000000000000000000000000000".to_owned());
+    case.found(other).listed(Vec::new())
+}
+
+/// The spec is known not to work.
+fn latched(case: Case) -> Case {
+    case.validated(Err(failure(Reason::Permanent))).written().next_pass()
+}
+
+/// The cloud-init text can't be read.
+fn unreadable(case: Case) -> Case {
+    case.edit(|observed| {
+        observed.surroundings.cloud_init = CloudInitView::Problem("no such Secret".to_owned());
+    })
 }
 
 /// It was hidden and deleted, and is absent.
@@ -41,10 +60,8 @@ rows! {
         [absent(Case::published()), absent(draining()), taken().refused(Refusal::Capped), absent(again)]
     },
     a_vanished_machine_is_hidden: Case::published().absent("m1").granted(),
-    the_cloud_init_is_unusable: Case::managed().edit(|observed| {
-        observed.surroundings.cloud_init = CloudInitView::Problem("no such Secret".to_owned());
-    }),
-    a_permanent_failure_is_latched: Case::managed().validated(Err(failure(Reason::Permanent))).written().next_pass(),
+    the_cloud_init_is_unusable: [unreadable(Case::managed()), unreadable(searched())],
+    a_permanent_failure_is_latched: [latched(Case::managed()), latched(searched()).absent("m1").listed(Vec::new())],
     the_planned_machine_is_looked_at: Case::claimed(),
     the_machines_of_the_proxy_are_listed: Case::claimed().absent("m1"),
     a_surplus_machine_is_looked_at: {
@@ -52,10 +69,12 @@ rows! {
         case.edit(|observed| { observed.pass.machines.remove(&id("m1")); observed.object.planned_id = None; })
     },
     a_surplus_machine_asks_to_leave: two(),
-    a_surplus_machine_waits_to_leave: two().refused(Refusal::Capped),
+    a_surplus_machine_waits_to_leave: {
+        [two().refused(Refusal::Capped), of_another_spec(latched(searched())).refused(Refusal::Capped)]
+    },
     the_object_is_looked_at_before_a_surplus_delete: two().granted(),
     a_surplus_machine_is_deleted: two().granted().fresh(),
-    surplus_machines_are_going: two().fresh().delete_sent(),
+    surplus_machines_are_going: [two(), of_another_spec(latched(searched()))].map(|it| it.fresh().delete_sent()),
     a_found_machine_is_looked_at: {
         let case = Case::claimed().absent("m1");
         let current = case.instance("m2", InstanceState::Running);
@@ -176,4 +195,56 @@ fn a_look_that_failed_before_an_edit_is_no_absence() {
 fn a_found_machine_whose_delete_is_under_way_is_waited_for_and_not_adopted() {
     let case = Case::claimed().in_state(InstanceState::Running).delete_sent().listed(Vec::new());
     assert_eq!(case.decide().row, "surplus_machines_are_going");
+}
+
+/// Claimed by an earlier process, and no machine can be made.
+fn stuck() -> [(&'static str, Case); 2] {
+    let (latched, unreadable) = (latched(searched()), unreadable(Case::claimed()));
+    [("a_permanent_failure_is_latched", latched), ("the_cloud_init_is_unusable", unreadable)]
+}
+
+#[test]
+fn what_an_earlier_create_made_is_looked_for_although_no_machine_can_be_made() {
+    let policy = crate::lifecycle::Policy::default();
+    let settles = Requeue::After(std::time::Duration::from_secs(71));
+    for (row, case) in stuck() {
+        assert_eq!(case.decide().row, "the_planned_machine_is_looked_at");
+        assert_eq!(case.clone().absent("m1").decide().row, "the_machines_of_the_proxy_are_listed");
+        let first = case.clone().absent("m1").listed(Vec::new());
+        assert_eq!((first.decide().row, first.decide().requeue), (row, settles), "it may come until then");
+        let second = first.later(72).next_pass();
+        assert_eq!(second.decide().row, "the_planned_machine_is_looked_at");
+        let proved = second.absent("m1").listed(Vec::new());
+        let rest = if row == "the_cloud_init_is_unusable" {
+            Requeue::After(policy.slow_poll)
+        } else {
+            Requeue::OnChange
+        };
+        assert_eq!((proved.decide().row, proved.decide().requeue), (row, rest));
+        assert_eq!(proved.next_pass().decide().row, row, "and then nobody is asked any more");
+        let found = case.in_state(InstanceState::Running).listed(Vec::new());
+        assert_eq!(found.decide().row, "a_found_machine_is_adopted");
+    }
+}
+
+#[test]
+fn a_machine_of_another_spec_goes_and_the_latch_stays() {
+    let [(_, latched), (_, unreadable)] = stuck();
+    let going = of_another_spec(latched.clone()).granted().fresh().delete_sent().decide();
+    assert_eq!(going.row, "surplus_machines_are_going");
+    assert_eq!(
+        (going.status.stage, going.status.latch),
+        (Stage::Kept(None), latched.observed.object.status.latch)
+    );
+    // Where nobody knows what is wanted, one is as good as another.
+    assert_eq!(of_another_spec(unreadable).decide().row, "a_found_machine_is_adopted");
+}
+
+#[test]
+fn a_create_that_is_refused_after_one_without_an_answer_rests_until_that_one_can_not_land() {
+    let unanswered = searched().edit(|observed| observed.memory.unanswered_create = true);
+    let refused = unanswered.validated(Ok(())).fresh().created(Err(failure(Reason::Permanent)));
+    let settles = Requeue::After(std::time::Duration::from_secs(71));
+    let decision = refused.decide();
+    assert_eq!((decision.row, decision.requeue), ("the_request_can_not_work", settles));
 }
