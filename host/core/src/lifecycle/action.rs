@@ -63,9 +63,9 @@ pub enum Action {
     },
     /// Merge patch that removes our finalizer only, guarded by `resourceVersion`.
     RemoveFinalizer(MetadataPatch),
-    /// The same although the machine may still be there, because a person said so. The status says it already; it
-    /// is told in a Warning Event and in the log, with the id, before it is done. Its outcome is that of
-    /// `RemoveFinalizer`.
+    /// The same although a machine may still be there, because a person said so, or because what is there bears no
+    /// tag of ours. The status says it already; it is told in a Warning Event and in the log, with the id, before it is
+    /// done. Its outcome is that of `RemoveFinalizer`.
     Abandon {
         /// The patch.
         patch: MetadataPatch,

@@ -336,6 +336,19 @@ impl Cloud {
         assert_eq!((machine.state, machine.gone_at), (InstanceState::Running, None));
     }
 
+    /// Somebody takes their tags from all machines of the Proxy, or gives them back.
+    pub(crate) fn tag(&mut self, tagged: bool) {
+        const UID: &str = "proxy-operator-uid";
+        const TAKEN: &str = "somebody-took-the-uid";
+        let (from, to) = if tagged { (TAKEN, UID) } else { (UID, TAKEN) };
+        let theirs = |machine: &Machine| machine.foreign && !machine.tags.contains_key(TAKEN);
+        for machine in self.machines.values_mut().filter(|machine| !theirs(machine)) {
+            let uid = machine.tags.remove(from).unwrap();
+            machine.tags.insert(to.to_owned(), uid);
+            machine.foreign = !tagged;
+        }
+    }
+
     /// All machines of the Proxy stop by themselves.
     pub(crate) fn stop(&mut self) {
         for machine in self.machines.values_mut().filter(|machine| !machine.foreign) {

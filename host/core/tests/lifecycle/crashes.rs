@@ -237,6 +237,44 @@ fn let_go() -> World {
     world
 }
 
+#[test]
+fn a_proxy_whose_machine_is_where_nobody_looks_any_more_can_be_let_go() {
+    for at in 0..4 {
+        for death in [None, Some(Death::Before), Some(Death::After), Some(Death::Pass)] {
+            let mut world = World::new(true);
+            world.calm(Duration::from_mins(1));
+            world.switch_scope();
+            world.cluster.delete(world.now().wall);
+            world.calm(Duration::from_hours(1));
+            assert!(world.cluster.live().is_some(), "it could be deleted when the config points back");
+            world.cluster.annotate(ABANDON_ANNOTATION, Some("true"));
+            pass(&mut world, &Script { death: death.map(|death| (at, death)), ..Script::default() });
+            world.calm(Duration::from_mins(1));
+            assert!(world.cluster.live().is_none() && world.abandoned, "{}", world.story());
+            world.switch_scope();
+            assert_eq!(world.cloud.live().len(), 1, "told to stay, and deleted\n{}", world.story());
+        }
+    }
+}
+
+#[test]
+fn a_proxy_whose_provider_is_denied_for_good_can_be_let_go_and_another_one_is_deleted() {
+    for (minutes, let_go) in [(3, false), (20, true)] {
+        let mut world = World::new(true);
+        world.calm(Duration::from_mins(1));
+        world.cluster.delete(world.now().wall);
+        world.cluster.annotate(ABANDON_ANNOTATION, Some("true"));
+        for _ in 0..minutes * 2 {
+            pass(&mut world, &Script { fates: vec![Fate::Denied], ..Script::default() });
+            world.advance(Duration::from_secs(30));
+        }
+        assert_eq!(world.cluster.live().is_none(), let_go, "{}", world.story());
+        world.assert_settled();
+        assert_eq!(world.cloud.live().len(), usize::from(let_go), "{}", world.story());
+        assert!(world.cluster.live().is_none());
+    }
+}
+
 /// A machine that is told to stay is there in the end.
 fn assert_kept(mut world: World) -> bool {
     let told = world.abandoned;

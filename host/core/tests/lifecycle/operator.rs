@@ -5,10 +5,12 @@ use egress_proxies_core::crd::ProxyStatus;
 use egress_proxies_core::facts::Auth;
 use egress_proxies_core::ids::{InstanceId, ProviderName};
 use egress_proxies_core::lifecycle::{
-    Action, CloudInitView, Memory, Observed, Outcome, Policy, ProviderFacts, ProviderView, Requeue,
-    Surroundings, Written, absorb, decide, sending, spec_hash, spec_tag_of,
+    Action, CloudInitView, Memory, MetadataPatch, Observed, Outcome, Policy, ProviderFacts, ProviderView,
+    Requeue, Surroundings, Written, absorb, decide, sending, spec_hash, spec_tag_of,
 };
-use egress_proxies_core::provider::{Instance, InstanceRef, Observation, ProviderInfo, ProviderSettings};
+use egress_proxies_core::provider::{
+    Instance, InstanceRef, Observation, ProviderInfo, ProviderSettings, Reason,
+};
 
 use super::cloud::{Fate, LIST_LAG, LONGEST_CALL};
 use super::world::{Sight, World};
@@ -217,23 +219,22 @@ fn api_effect(world: &mut World, observed: &Observed, action: Action, fate: Fate
         Action::PatchMetadata(patch) => {
             Outcome::MetadataPatched(carry(world, &mut |world| world.cluster.patch_metadata(&patch)))
         }
+        Action::Abandon { patch, machine } if !observed.object.is_abandoned() => {
+            check_told(world, &machine.unwrap());
+            Outcome::FinalizerRemoved(carry(world, &mut |world| let_go(world, &patch)))
+        }
         Action::Abandon { patch, .. } => {
-            assert!(observed.object.is_abandoned(), "told before it was written down\n{}", world.story());
             world.abandoned = true; // it is told, whatever becomes of the patch
             Outcome::FinalizerRemoved(carry(world, &mut |world| world.cluster.patch_metadata(&patch)))
         }
-        Action::RemoveFinalizer(patch) => Outcome::FinalizerRemoved(carry(world, &mut |world| {
-            let answer = world.cluster.patch_metadata(&patch);
-            if world.cluster.live().is_none() {
-                world.check_nothing_left();
-            }
-            answer
-        })),
+        Action::RemoveFinalizer(patch) => {
+            Outcome::FinalizerRemoved(carry(world, &mut |world| let_go(world, &patch)))
+        }
         Action::WriteStatus(asked) => {
             let version = &observed.object.resource_version;
             let result = carry(world, &mut |world| {
                 check_ready(world, observed, &asked);
-                check_abandoned(world, &asked);
+                check_abandoned(world, observed, &asked);
                 world.cluster.write_status(version, &asked)
             });
             Outcome::StatusWritten { asked, result }
@@ -246,6 +247,25 @@ fn api_effect(world: &mut World, observed: &Observed, action: Action, fate: Fate
         | Action::Create { .. }
         | Action::Delete { .. } => unreachable!(),
     }
+}
+
+/// The finalizer goes: nothing of ours may be left.
+fn let_go(world: &mut World, patch: &MetadataPatch) -> Written {
+    let answer = world.cluster.patch_metadata(patch);
+    if world.cluster.live().is_none() {
+        world.check_nothing_left();
+    }
+    answer
+}
+
+/// What stays although nobody said so is not ours, and the status says which it is.
+fn check_told(world: &mut World, machine: &InstanceId) {
+    let told = |text: &str| text.contains(machine.as_str());
+    let conditions =
+        world.cluster.live().and_then(|proxy| proxy.status.clone()).unwrap_or_default().conditions;
+    let says = conditions.iter().any(|it| it.reason == "NameConflict" && told(&it.message));
+    assert!(says, "{machine} is left and nobody was told: {conditions:?}\n{}", world.story());
+    world.told.push(machine.clone());
 }
 
 fn provider_effect(world: &mut World, action: Action, fate: Fate) -> Outcome {
@@ -328,10 +348,18 @@ fn check_ready(world: &World, observed: &Observed, asked: &ProxyStatus) {
     }
 }
 
-/// A machine is left behind only while nobody can be asked about it.
-fn check_abandoned(world: &World, asked: &ProxyStatus) {
+/// A machine is left behind only while nobody can be asked about it: the provider is not there, looks elsewhere, or was
+/// denied what it asked for five times in a row.
+fn check_abandoned(world: &World, observed: &Observed, asked: &ProxyStatus) {
     let says = asked.conditions.iter().any(|condition| condition.reason == "Abandoned");
-    assert!(!says || world.registry != Registry::Ready, "it could be deleted\n{}", world.story());
+    let object = &observed.object;
+    let scopes = [&object.status.provider_scope, &object.planned_scope];
+    let elsewhere = scopes.into_iter().flatten().any(|scope| scope != world.scope);
+    let memory = &observed.memory;
+    let trouble = memory.trouble.as_ref();
+    let denied = memory.failures >= 5 && trouble.is_some_and(|it| it.failure.reason == Reason::Denied);
+    let unavailable = world.registry != Registry::Ready;
+    assert!(!says || unavailable || elsewhere || denied, "it could be deleted\n{}", world.story());
 }
 
 /// Fresh eyes: nobody has changed the object since it was read, unless somebody did so just now. And no delete of

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use egress_proxies_core::crd::{Phase, ProxyStatus};
 
-use super::cloud::Fate;
+use super::cloud::{Fate, LIST_LAG, LONGEST_CALL};
 use super::operator::{Death, Registry, Script, pass};
 use super::world::World;
 
@@ -33,6 +33,55 @@ fn a_machine_of_somebody_else_under_our_name_is_neither_used_nor_deleted() {
         world.assert_settled();
         world.cloud.unplant(PLANNED);
         assert!(world.cluster.live().is_none(), "{}", world.story());
+        assert!(!plans_ids || world.told.len() == 1, "the name was planned, so it is told");
+    }
+}
+
+/// A machine at rest loses its tags; the operator may see it before, or begin anew after, the Proxy is deleted.
+fn without_tags(plans_ids: bool, noticed: bool, restarted: bool) -> World {
+    let mut world = World::new(plans_ids);
+    world.calm(Duration::from_mins(1));
+    world.cloud.tag(false);
+    if noticed {
+        world.calm(Duration::from_mins(3));
+        assert_eq!(status(&world).reason.as_deref(), Some("NameConflict"));
+    }
+    world.cluster.delete(world.now().wall);
+    if restarted {
+        (world.memory, world.verdict) = (None, None);
+    }
+    world
+}
+
+#[test]
+fn a_machine_whose_tags_were_taken_is_told_before_its_proxy_goes_without_it() {
+    for plans_ids in [true, false] {
+        for (noticed, restarted) in [(false, false), (false, true), (true, false), (true, true)] {
+            let mut world = without_tags(plans_ids, noticed, restarted);
+            world.calm(LONGEST_CALL + LIST_LAG);
+            assert!(world.cluster.live().is_some(), "one look may be wrong\n{}", world.story());
+            assert_eq!(status(&world).reason.as_deref(), Some("NameConflict"), "{}", world.story());
+            world.assert_settled();
+            assert!(world.cluster.live().is_none(), "it never goes\n{}", world.story());
+            assert_eq!(world.told.len(), 1);
+            world.cloud.tag(true);
+            assert_eq!(world.cloud.live(), world.told, "it is neither deleted nor forgotten");
+        }
+    }
+}
+
+#[test]
+fn a_machine_that_is_not_seen_to_be_ours_for_a_moment_goes_with_its_proxy() {
+    for plans_ids in [true, false] {
+        for (noticed, restarted) in [(false, false), (false, true), (true, false), (true, true)] {
+            let mut world = without_tags(plans_ids, noticed, restarted);
+            world.calm(Duration::from_secs(30));
+            world.cloud.tag(true);
+            world.assert_settled();
+            assert!(world.cluster.live().is_none(), "it never goes\n{}", world.story());
+            world.check_nothing_left();
+            assert_eq!(world.told, []);
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use egress_proxies_core::crd::Phase;
 use egress_proxies_core::facts::{Auth, Fleet, ProxyFacts, Verdict};
-use egress_proxies_core::ids::ProxyUid;
+use egress_proxies_core::ids::{InstanceId, ProxyUid};
 use egress_proxies_core::lifecycle::{
     Admission, Ask, Caps, Census, FactsInput, Ledger, Memory, ObjectFacts, Requeue, facts_of,
 };
@@ -61,6 +61,8 @@ pub(crate) struct World {
     pub(crate) leases: u32,
     /// The object was let go without its machine, because a person said so.
     pub(crate) abandoned: bool,
+    /// Machines that are not ours, which were told to stay where they are.
+    pub(crate) told: Vec<InstanceId>,
     /// The Secrets that the Proxy refers to can't be read.
     pub(crate) unreadable: bool,
     /// Rows of all decisions so far, for the message of a failure.
@@ -101,6 +103,7 @@ impl World {
             sight: Sight::Right,
             leases: 0,
             abandoned: false,
+            told: Vec::new(),
             unreadable: false,
             rows: Vec::new(),
             clock: Duration::from_secs(1000),

@@ -137,7 +137,7 @@ fn each_row_of_the_conditions_table_holds() {
         .filter(|line| line.starts_with("| ") && !line.starts_with("| stage"))
         .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
         .collect();
-    assert_eq!(rows.len(), 29);
+    assert_eq!(rows.len(), 30);
     for row in rows {
         let [stage, health, phase, provisioned, healthy, ready] = row[..] else { panic!("{row:?}") };
         let identity = if stage.starts_with("External") { "192.0.2.7:3128" } else { "i1" };

@@ -126,7 +126,7 @@ impl Effects {
         let machine = machine.map_or("of unknown id", InstanceId::as_str);
         tracing::warn!(
             proxy = %object.key, uid = %object.uid, machine,
-            "abandoned: the object goes, its machine was not deleted and may go on and cost money"
+            "the object goes, its machine was not deleted and may go on and cost money"
         );
         if let Some(news) = news_in(&object.status) {
             self.events.tell_at_once(object, news, self.clock.now().wall).await;
@@ -161,7 +161,8 @@ impl Effects {
         let result = self.sorted(object, Write::Status, answer);
         if let (Written::Done(_), Some(news)) = (&result, news_of(&object.status, asked)) {
             let now = self.clock.now().wall;
-            if news.reason == ProvisionedReason::Abandoned.as_str() {
+            let foreign = news.action == "Delete" && news.reason == ProvisionedReason::NameConflict.as_str();
+            if foreign || news.reason == ProvisionedReason::Abandoned.as_str() {
                 self.events.tell_at_once(object, news, now).await; // the object goes next
             } else {
                 self.events.tell(object, news, now).await;

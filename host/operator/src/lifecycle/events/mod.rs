@@ -137,6 +137,7 @@ mod tests {
             ("Failed", "PermanentError", Some(Kind::Warning)),
             ("Deleting", "Deleting", Some(Kind::Normal)),
             ("Deleting", "ProviderUnavailable", Some(Kind::Warning)),
+            ("Deleting", "NameConflict", Some(Kind::Warning)),
             ("Deleting", "Abandoned", Some(Kind::Warning)),
         ];
         let mut before = ProxyStatus::default();

@@ -292,6 +292,12 @@ impl Case {
         self.found(instance)
     }
 
+    /// `get` found `m1` without our tags; the list shows nothing.
+    pub(super) fn foreign_found(self) -> Self {
+        let foreign = self.foreign("m1");
+        self.found(foreign).listed(Vec::new())
+    }
+
     pub(super) fn absent(self, name: &str) -> Self {
         self.absorb(Outcome::Got { target: Self::target(name), result: Ok(Observation::Absent(None)) })
     }
