@@ -176,7 +176,8 @@ fn go(cx: &Context<'_>, provider: &ProviderInfo, instance: &Instance, cause: Cau
     }
 }
 
-/// Time until a machine that drains may go: its leases ran out, or they had their time.
+/// Time until a machine that drains is to be asked about again; none if it may go: its leases ran out, or they had
+/// their time.
 fn drain_left(cx: &Context<'_>, provider: &ProviderInfo, instance: &Instance) -> Option<Duration> {
     let shown = cx.observed.object.draining()?;
     if incarnation_of(instance).as_ref().map(crate::ids::Incarnation::as_str) != Some(shown)
@@ -195,7 +196,8 @@ fn drain_left(cx: &Context<'_>, provider: &ProviderInfo, instance: &Instance) ->
         longest
     };
     let left = lasts.saturating_sub(lasted);
-    (!left.is_zero()).then_some(left)
+    // The end of the last lease starts a pass, unless it comes before the published fleet shows the drain.
+    (!left.is_zero()).then(|| left.min(cx.policy.caps.room_poll))
 }
 
 fn draining(cx: &Context<'_>, instance: &Instance, cause: Cause) -> StatusIntent {

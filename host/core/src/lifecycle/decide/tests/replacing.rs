@@ -49,7 +49,9 @@ rows! {
     a_machine_waits_for_room: {
         [Refusal::Pending, Refusal::Capped, Refusal::Paused, Refusal::Suspect].map(|why| outdated().refused(why))
     },
-    the_machine_drains: [outdated().leased(1).granted(), outdated().granted()],
+    the_machine_drains: {
+        [outdated().leased(1).granted(), runs(draining().later(295).next_pass()), outdated().granted()]
+    },
     the_new_spec_lacks_credentials_the_machine_stays: {
         let ended = draining().leased(0).later(4).next_pass();
         [runs(ended.clone()), outdated(), stopped(ended)].map(|case| {
@@ -126,6 +128,15 @@ fn a_drain_ends_with_the_last_lease_or_with_its_time() {
         "the_machine_drains",
         "the pool may not have heard of it yet"
     );
+}
+
+#[test]
+fn a_drain_whose_last_lease_ended_unheard_does_not_last_to_its_end() {
+    let wait = |case: Case| {
+        let Requeue::After(wait) = case.decide().requeue else { panic!("it rests") };
+        wait.as_secs()
+    };
+    assert_eq!([4, 200, 295].map(|since| wait(runs(draining().later(since).next_pass()))), [10, 10, 5]);
 }
 
 #[test]

@@ -223,12 +223,13 @@ const POLLS: [(&str, Field); 3] = [
 ];
 
 /// Delays that are fixed, and therefore called by their length.
-const FIXED: [Field; 5] = [
+const FIXED: [Field; 6] = [
     |it| &mut it.slow_poll,
     |it| &mut it.backoff_first,
     |it| &mut it.verdict_wait,
     |it| &mut it.drain_floor,
     |it| &mut it.young_poll,
+    |it| &mut it.caps.room_poll,
 ];
 
 fn of_provider(observed: &mut Observed, change: impl FnOnce(&mut ProviderInfo)) {
