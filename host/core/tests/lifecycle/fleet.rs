@@ -161,6 +161,43 @@ fn an_observer_that_sees_all_machines_stopped_takes_no_more_than_a_fifth_away() 
 }
 
 #[test]
+fn an_observer_to_whom_all_machines_are_somebody_elses_takes_no_more_than_a_fifth_away_and_none_is_lost() {
+    for restarts in [false, true] {
+        let mut fleet = Fleet::new();
+        fleet.all(|world| world.sight = Sight::AllAreForeign);
+        let mut fewest = SIZE;
+        for _ in 0..4 {
+            if restarts {
+                fleet.restart();
+            }
+            fewest = fewest.min(fewest_serving(&mut fleet, Duration::from_mins(1)));
+        }
+        // However long it lasts: nobody mends what is hidden.
+        fewest = fewest.min(fewest_serving(&mut fleet, Duration::from_mins(30)));
+        assert!((40..SIZE).contains(&fewest), "{fewest}, restarts {restarts}");
+        let said = (fleet.with_reason("FleetSuspect"), fleet.with_reason("NameConflict"));
+        assert_eq!(said, (fewest, SIZE - fewest), "restarts {restarts}");
+        fleet.all(|world| world.sight = Sight::Right);
+        fleet.run(Duration::from_mins(3));
+        assert_eq!((fleet.serving(), fleet.creates()), (SIZE, 50), "restarts {restarts}");
+        assert_eq!(fleet.with_reason("Created"), SIZE);
+    }
+}
+
+#[test]
+fn a_machine_that_alone_is_somebody_elses_is_taken_from_clients_and_is_back_with_its_tags() {
+    let mut fleet = Fleet::new();
+    fleet.worlds[7].sight = Sight::AllAreForeign;
+    fleet.run(Duration::from_mins(2));
+    assert_eq!((fleet.serving(), fleet.with_reason("NameConflict")), (SIZE - 1, 1));
+    assert_eq!(fleet.worlds[7].facts().map(|facts| facts.phase), Some(Phase::Failed));
+    fleet.run(Duration::from_mins(20));
+    fleet.worlds[7].sight = Sight::Right;
+    fleet.run(Duration::from_mins(2));
+    assert_eq!((fleet.serving(), fleet.creates()), (SIZE, 50));
+}
+
+#[test]
 fn a_fleet_that_is_really_gone_comes_back_by_itself() {
     let mut fleet = Fleet::new();
     fleet.all(|world| world.cloud.vanish());

@@ -316,9 +316,15 @@ fn provider_effect(world: &mut World, action: Action, fate: Fate) -> Outcome {
 
 /// What the provider says of a machine while it sees wrongly.
 fn blinded(world: &World, instance: &mut Instance) {
-    if let Sight::AllAre(state) = &world.sight {
-        instance.state = state.clone();
-        instance.endpoints.clear();
+    match &world.sight {
+        Sight::AllAre(state) => {
+            instance.state = state.clone();
+            instance.endpoints.clear();
+        }
+        Sight::AllAreForeign => {
+            instance.tags.insert("proxy-operator-cluster".to_owned(), "cluster-b".to_owned());
+        }
+        Sight::Right | Sight::NoneIsThere(_) => {}
     }
 }
 

@@ -34,6 +34,8 @@ pub(crate) enum Sight {
     Right,
     /// All are in this state, wrongly.
     AllAre(InstanceState),
+    /// None is ours, wrongly: they carry the tags of another cluster.
+    AllAreForeign,
     /// There is none, wrongly, and perhaps a cause.
     NoneIsThere(Option<Failure>),
 }

@@ -77,7 +77,7 @@ pub(super) fn stays(
 ) -> Decision {
     let row = match why {
         Refusal::Suspect => "a_suspect_fleet_is_left_alone",
-        Refusal::Capped | Refusal::Pending | Refusal::Paused => row,
+        Refusal::Capped | Refusal::Pending | Refusal::Paused | Refusal::Standstill => row,
     };
     let note = match cx.observed.object.draining() {
         Some(_) => (ProvisionedReason::Draining, drains_because("another machine is wanted", why, provider)),
@@ -95,11 +95,15 @@ pub(super) fn again(cx: &Context<'_>, retry: Duration) -> Requeue {
 /// Where to look when machines that were replaced do not become ready.
 const LOOK: &str =
     "Look at those that are not Ready (kubectl get px), then correct or undo the change, or delete them";
+/// Where to look when those that are away have been for long, for whatever cause.
+const LOOK_AT_ALL: &str = "Look at those that are not Ready (kubectl get px): mend what keeps them, undo a change that \
+    they have in common, or delete them";
 /// Where to look when a whole fleet seems to be broken.
-const CHECK: &str = "Check the provider's account, credentials, region and API";
+const CHECK: &str =
+    "Check the provider's account, credentials, region and API, and the operator's --cluster-id";
 
 /// Why its turn has not come.
-fn cause(why: Refusal, provider: &ProviderInfo) -> String {
+pub(super) fn cause(why: Refusal, provider: &ProviderInfo) -> String {
     let name = &provider.name;
     match why {
         Refusal::Pending => {
@@ -108,13 +112,16 @@ fn cause(why: Refusal, provider: &ProviderInfo) -> String {
         Refusal::Paused => {
             format!("Proxies of provider {name} that were replaced before do not become ready")
         }
+        Refusal::Standstill => format!(
+            "as many Proxies of provider {name} as replacement.maxUnavailable allows have served nobody for long"
+        ),
         Refusal::Capped => format!(
             "as many machines of provider {name} as may be replaced in a minute (--max-replacements-per-minute) \
              were"
         ),
         Refusal::Suspect => format!(
-            "so many machines of provider {name} look broken or absent, or fail their probes, at once that the \
-             look itself is suspected"
+            "so many machines of provider {name} look broken, absent or not ours, or fail their probes, at once \
+             that the look itself is suspected"
         ),
     }
 }
@@ -124,6 +131,7 @@ pub(super) fn drains_because(what_for: &str, why: Refusal, provider: &ProviderIn
     let advice = match why {
         Refusal::Pending | Refusal::Capped => String::new(),
         Refusal::Paused => format!(". {LOOK}"),
+        Refusal::Standstill => format!(". {LOOK_AT_ALL}"),
         Refusal::Suspect => format!(". {CHECK}"),
     };
     let cause = cause(why, provider);
@@ -143,6 +151,10 @@ pub(super) fn waits_because(why: Refusal, provider: &ProviderInfo) -> (Provision
         Refusal::Paused => (
             ProvisionedReason::ReplacementPaused,
             format!("another machine is wanted, but {cause}: this one stays as it is. {LOOK}"),
+        ),
+        Refusal::Standstill => (
+            ProvisionedReason::ReplacementPaused,
+            format!("another machine is wanted, but {cause}: this one stays as it is. {LOOK_AT_ALL}"),
         ),
         Refusal::Capped => (
             ProvisionedReason::ReplacementPending,

@@ -18,7 +18,7 @@ use super::leave::suspicion;
 use super::removal::Why;
 use super::replace::{self, Cause};
 use super::request::{Desired, adoption_patch, desired};
-use super::{create, removal};
+use super::{create, foreign, removal};
 
 /// What the current spec asks for, or why that can't be known.
 pub(super) type Wanted = Result<Desired, (ProvisionedReason, String)>;
@@ -109,13 +109,7 @@ fn recorded_machine(
         },
     };
     if !cx.owner().owns(instance) {
-        let message = format!(
-            "machine {id} does not carry this Proxy's ownership tags: it is neither used nor deleted; restore \
-             its tags, or remove it"
-        );
-        let stage = Stage::Blocked(ProvisionedReason::NameConflict, message);
-        let status = cx.intent_with(stage, instance, false);
-        return cx.rest("the_machine_is_not_ours", status, Requeue::After(cx.policy.slow_poll));
+        return foreign::decide(cx, &provider.info, instance);
     }
     our_machine(cx, provider, wanted, instance)
 }

@@ -10,6 +10,7 @@ mod create;
 mod delete;
 mod external;
 mod fit;
+mod foreign;
 mod gone;
 mod leave;
 mod managed;

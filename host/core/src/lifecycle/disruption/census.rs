@@ -54,7 +54,7 @@ impl Standing {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Census {
     pub(super) all: BTreeMap<ProxyUid, Standing>,
-    /// Those that serve nobody, in order.
+    /// Those that are away, in order: whoever does not stand.
     pub(super) down: Vec<ProxyUid>,
 }
 
@@ -85,9 +85,15 @@ impl Census {
             failed: facts.has_failed(),
             incarnation: facts.machine.as_ref().map(|machine| machine.incarnation.clone()),
         };
-        if !standing.serves() {
-            self.down.push(facts.uid.clone());
+        self.insert(facts.uid.clone(), standing);
+    }
+
+    /// One that nobody judges is not away while it has a machine: it would never come back, and take the room of one
+    /// that is judged for as long as it lives.
+    pub(super) fn insert(&mut self, uid: ProxyUid, standing: Standing) {
+        if !standing.stands() {
+            self.down.push(uid.clone());
         }
-        self.all.insert(facts.uid.clone(), standing);
+        self.all.insert(uid, standing);
     }
 }

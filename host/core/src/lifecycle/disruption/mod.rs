@@ -35,6 +35,8 @@ pub enum Purpose {
     Removal,
     /// It looks broken, or absent.
     Repair,
+    /// It shows no tags of ours any more: it is only taken from clients, and nothing is made in its place.
+    Disowned,
     /// It is one too many.
     Surplus,
     /// Somebody deleted its object.
@@ -77,8 +79,10 @@ pub enum Admission {
 pub enum Refusal {
     /// As many as may be away are away; replacements make progress.
     Pending,
-    /// Those that are away do not come back: the next one would not either.
+    /// Those that were replaced do not come back: the next one would not either.
     Paused,
+    /// As many as may be away have been for long, whatever for.
+    Standstill,
     /// As many as may go in a minute went.
     Capped,
     /// So many look broken at once that whoever looks is suspected.

@@ -26,7 +26,7 @@ pub(super) struct Share {
     under_way: BTreeMap<ProxyUid, UnderWay>,
     /// Who served when it was last told.
     census: Arc<Census>,
-    /// Proxies that serve nobody, and since when.
+    /// Proxies that are away, and since when.
     down: BTreeMap<ProxyUid, Moment>,
     /// Proxies whose machines look broken, and when they did last.
     broken: BTreeMap<ProxyUid, Moment>,
@@ -112,13 +112,17 @@ impl Share {
     pub(super) fn ask(&mut self, ask: &Ask, caps: &Caps, now: Moment) -> Admission {
         let known = self.under_way.get(&ask.uid).filter(|entry| entry.target == target_of(ask));
         match ask.purpose {
-            Purpose::Exchange if known.is_some() => Admission::Granted,
-            Purpose::Removal | Purpose::Repair if known.is_some_and(|entry| entry.may_go) => {
+            Purpose::Exchange if known.is_some_and(|entry| entry.cause == Cause::Exchange) => {
+                Admission::Granted
+            }
+            Purpose::Removal | Purpose::Repair | Purpose::Disowned
+                if known.is_some_and(|entry| entry.may_go) =>
+            {
                 Admission::Granted
             }
             Purpose::Exchange => self.exchange(ask, caps, now),
             Purpose::Removal => self.removal(ask, caps, now),
-            Purpose::Repair => self.unless_suspect(ask, caps, now),
+            Purpose::Repair | Purpose::Disowned => self.unless_suspect(ask, caps, now),
             Purpose::Surplus | Purpose::Deletion => self.place(ask, now),
         }
     }
@@ -153,7 +157,7 @@ impl Share {
             drains || now.since(*since) < caps.ready_within
         };
         let progress = going > 0 || self.down.iter().any(comes_back);
-        Some(if progress { Refusal::Pending } else { Refusal::Paused })
+        Some(if progress { Refusal::Pending } else { Refusal::Standstill })
     }
 
     /// Others that served, and were given another machine because another one was wanted, do not serve again.
@@ -198,7 +202,9 @@ impl Share {
     }
 
     /// A machine that looks broken: made anew at once, unless too many do. Then as many may be under way as slow
-    /// start allows, and never more than may be away; whoever waits for its place counts.
+    /// start allows, and never more than may be away; whoever waits for its place counts. One that seems to be
+    /// somebody else's waits until the fleet is not suspect: nothing is made in its place, so that nothing would come
+    /// back and tell whether the look was right.
     fn unless_suspect(&mut self, ask: &Ask, caps: &Caps, now: Moment) -> Admission {
         self.broken.insert(ask.uid.clone(), now);
         let total = self.census.all.len();
@@ -212,7 +218,8 @@ impl Share {
             self.slow_start = None;
         }
         if look_broken > usual || self.is_suspect() {
-            let allowed = (*self.slow_start.get_or_insert(1)).min(most);
+            let started = (*self.slow_start.get_or_insert(1)).min(most);
+            let allowed = if ask.purpose == Purpose::Disowned { 0 } else { started };
             let counts = |(uid, entry): &(&ProxyUid, &UnderWay)| {
                 let is_stuck = || entry.may_go && self.is_stuck(uid, entry.since, caps, now);
                 **uid != ask.uid && entry.cause == Cause::Look && !is_stuck()
@@ -266,9 +273,15 @@ impl Share {
         let serves = || self.census.all.get(&ask.uid).is_some_and(Standing::serves);
         let shown = ask.purpose != Purpose::Exchange || serves();
         let known = self.under_way.get_mut(&ask.uid);
-        let tried = known.as_ref().and_then(|entry| entry.tried);
+        let is_same = |entry: &UnderWay| entry.target == target;
+        // It was away for a look and serves again: what was known of it says nothing of the room that it has now.
+        let is_over = |entry: &UnderWay| {
+            is_same(entry) && entry.cause == Cause::Look && ask.purpose == Purpose::Exchange
+        };
+        let over = known.as_ref().is_some_and(|entry| is_over(entry));
+        let tried = known.as_ref().and_then(|entry| entry.tried).filter(|_| !over);
         match known {
-            Some(entry) if entry.target == target => {
+            Some(entry) if is_same(entry) && !over => {
                 if cause == Cause::Look {
                     entry.cause = cause;
                 }
@@ -285,7 +298,9 @@ impl Share {
     fn place(&mut self, ask: &Ask, now: Moment) -> Admission {
         let queue = match ask.purpose {
             Purpose::Deletion => &mut self.deleting,
-            Purpose::Exchange | Purpose::Removal | Purpose::Repair | Purpose::Surplus => &mut self.replacing,
+            Purpose::Exchange | Purpose::Removal | Purpose::Repair | Purpose::Disowned | Purpose::Surplus => {
+                &mut self.replacing
+            }
         };
         queue.ask(&ask.uid, target_of(ask), now)
     }

@@ -72,8 +72,9 @@ impl Room {
             } else {
                 tracing::warn!(
                     provider = %ask.provider,
-                    "so many machines look broken or absent at once that the look itself is suspected: they \
-                     are made anew one after the other; check the provider's account, region and API"
+                    "so many machines look broken, absent or not ours at once that the look itself is suspected: \
+                     they stay as they are, or are made anew one after the other; check the provider's account, \
+                     region and API, and --cluster-id"
                 );
             }
         }

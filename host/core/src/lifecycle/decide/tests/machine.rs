@@ -1,9 +1,10 @@
 //! Rows about a machine that status names.
 
 use super::case::Case;
+use super::replacing::draining;
 use super::rows;
 use crate::facts::Auth;
-use crate::lifecycle::{Action, CloudInitView, Observed, ProvisionedReason, Stage};
+use crate::lifecycle::{Action, CloudInitView, Observed, ProvisionedReason, Refusal, Stage};
 use crate::provider::{InstanceState, Reason};
 
 use super::case::failure;
@@ -20,6 +21,12 @@ fn lacks_credentials(observed: &mut Observed) {
     observed.surroundings.auth = Auth::Missing("no such Secret".to_owned());
 }
 
+/// Now it lacks our tags.
+fn disowned(case: Case) -> Case {
+    let foreign = case.foreign("m1");
+    case.next_pass().found(foreign)
+}
+
 /// The old machine runs, the spec asks for another one.
 fn outdated() -> Case {
     Case::published().in_state(InstanceState::Running).edited()
@@ -30,8 +37,17 @@ rows! {
     the_machine_is_not_ours: {
         let case = Case::published();
         let foreign = case.foreign("m1");
-        case.found(foreign)
+        let mut another = foreign.clone();
+        another.incarnation = Some(crate::ids::Incarnation::parse("i2").unwrap());
+        let hidden = Case::recorded().found(foreign.clone());
+        [case.clone().found(foreign).granted(), case.found(another), hidden]
     },
+    a_machine_without_our_tags_asks_to_leave: disowned(Case::published()),
+    a_machine_without_our_tags_stays: [
+        disowned(Case::published()).refused(Refusal::Suspect),
+        disowned(Case::published()).refused(Refusal::Capped),
+        disowned(draining()).refused(Refusal::Suspect),
+    ],
     a_machine_is_adopted: {
         let case = Case::published().edit(|observed| {
             observed.object.spec_hash = None;

@@ -2,6 +2,7 @@
 //! table only: the tests fill its cells from the decisions, and compare.
 
 mod case;
+mod foreign;
 mod machine;
 mod making;
 mod removing;
@@ -42,6 +43,7 @@ fn every_row_of_the_code_is_tested() {
         include_str!("../create.rs"),
         include_str!("../delete.rs"),
         include_str!("../external.rs"),
+        include_str!("../foreign.rs"),
         include_str!("../gone.rs"),
         include_str!("../leave.rs"),
         include_str!("../managed.rs"),

@@ -95,6 +95,7 @@ fn a_machine_that_waits_for_room_stays_ready_and_says_why() {
     for (why, reason) in [
         (Refusal::Pending, "ReplacementPending"),
         (Refusal::Paused, "ReplacementPaused"),
+        (Refusal::Standstill, "ReplacementPaused"),
         (Refusal::Suspect, "FleetSuspect"),
     ] {
         let status = written_status(&outdated().refused(why));
@@ -104,6 +105,20 @@ fn a_machine_that_waits_for_room_stays_ready_and_says_why() {
             status.conditions.iter().map(|it| format!("{}={}/{}", it.type_, it.status, it.reason)).collect();
         assert_eq!(said[0], format!("Provisioned=True/{reason}"));
         assert_eq!(said[2], "Ready=True/ProbeSucceeded");
+    }
+}
+
+#[test]
+fn nothing_is_said_to_have_been_replaced_where_nothing_was() {
+    for case in [outdated(), runs(draining().leased(0).later(4).next_pass())] {
+        let says = |why| written_status(&case.clone().refused(why)).conditions[0].message.clone();
+        let (paused, standstill) = (says(Refusal::Paused), says(Refusal::Standstill));
+        assert!(paused.contains("that were replaced before do not become ready"), "{paused}");
+        assert!(!standstill.contains("replaced before"), "{standstill}");
+        assert!(
+            standstill.contains("maxUnavailable") && standstill.contains("kubectl get px"),
+            "{standstill}"
+        );
     }
 }
 

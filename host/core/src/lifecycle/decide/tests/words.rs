@@ -138,6 +138,7 @@ fn purpose(purpose: Purpose) -> &'static str {
         Purpose::Exchange => "exchange",
         Purpose::Removal => "removal",
         Purpose::Repair => "repair",
+        Purpose::Disowned => "disowned",
         Purpose::Surplus => "surplus",
         Purpose::Deletion => "deletion",
     }

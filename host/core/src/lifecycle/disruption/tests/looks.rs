@@ -78,7 +78,7 @@ fn a_fleet_that_was_never_well_is_corrected_in_the_end() {
 #[test]
 fn where_nobody_probes_all_are_replaced_under_the_cap_alone() {
     let mut fleet = Fleet::of(50, FIFTH);
-    fleet.unjudged = true;
+    fleet.unjudged = (0..50).collect();
     fleet.away(&(0..50).collect::<Vec<_>>());
     let mut done = std::collections::BTreeSet::new();
     for _ in 0..60 {

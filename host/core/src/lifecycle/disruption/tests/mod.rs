@@ -1,6 +1,7 @@
 //! Fleets that are replaced, broken, or seen wrongly, and how much of them the ledger lets go.
 
 mod looks;
+mod room;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,8 +22,8 @@ struct Fleet {
     draining: Vec<usize>,
     /// Their machines run, and their probes fail.
     sick: Vec<usize>,
-    /// There is no page to fetch through them.
-    unjudged: bool,
+    /// There is no page to fetch through them; their machines run.
+    unjudged: Vec<usize>,
     replacement: Replacement,
     clock: Duration,
 }
@@ -45,7 +46,7 @@ impl Fleet {
             failed: Vec::new(),
             draining: Vec::new(),
             sick: Vec::new(),
-            unjudged: false,
+            unjudged: Vec::new(),
             replacement: Replacement { max_unavailable, ..Replacement::default() },
             clock: Duration::from_hours(1),
         };
@@ -65,7 +66,7 @@ impl Fleet {
     /// Its status names its machine.
     fn shows(&self, number: usize) -> bool {
         self.serves[&number]
-            || self.unjudged
+            || self.unjudged.contains(&number)
             || self.draining.contains(&number)
             || self.sick.contains(&number)
     }
@@ -80,14 +81,11 @@ impl Fleet {
                     (false, true) => State::Drains,
                     (false, false) => State::Down,
                 },
-                judged: !self.unjudged,
+                judged: !self.unjudged.contains(number),
                 failed: self.failed.contains(number),
                 incarnation: self.shows(*number).then(|| incarnation(*number, *machine)),
             };
-            if !serves {
-                census.down.push(uid(*number));
-            }
-            census.all.insert(uid(*number), standing);
+            census.insert(uid(*number), standing);
         }
         Arc::new(census)
     }
@@ -247,7 +245,7 @@ fn a_fleet_that_has_no_room_for_long_says_that_it_is_paused_also_after_a_restart
     fleet.restart();
     assert_eq!(fleet.why(0, Purpose::Exchange), Some(Refusal::Pending));
     fleet.later(600);
-    assert_eq!(fleet.why(0, Purpose::Exchange), Some(Refusal::Paused));
+    assert_eq!(fleet.why(0, Purpose::Exchange), Some(Refusal::Standstill));
 }
 
 #[test]
