@@ -105,6 +105,16 @@ impl<'a> Context<'a> {
         self.observed.pass.machines.get(id)
     }
 
+    /// What is wrong with a machine that does not run: of the words for it those that came first.
+    pub(super) fn problem_of<'b>(&self, instance: &'b Instance) -> Option<&'b str>
+    where
+        'a: 'b,
+    {
+        let seen = self.observed.memory.last_seen.as_ref().filter(|seen| seen.instance.id == instance.id);
+        let problem = seen.map_or(&instance.problem, |seen| &seen.instance.problem);
+        problem.as_ref().map(|failure| failure.message.as_str())
+    }
+
     /// Asks the provider for a machine, whichever incarnation is there.
     pub(super) fn get(&self, row: &'static str, id: &InstanceId) -> Decision {
         let target = InstanceRef { id: id.clone(), incarnation: None, owner: self.owner().tags() };

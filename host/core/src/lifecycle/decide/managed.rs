@@ -197,7 +197,7 @@ fn by_state(cx: &Context<'_>, provider: &ProviderFacts, wanted: &Wanted, instanc
             if is_too_slow(cx) {
                 return remove("the_machine_stops_for_too_long", STOPPED);
             }
-            let stage = Stage::Replacing("the machine is stopping".to_owned());
+            let stage = Stage::Replacing(removal::because(cx, "the machine is stopping", instance));
             let status = cx.intent_with(stage, instance, false);
             cx.rest("the_machine_is_stopping", status, next_look(cx, instance))
         }
@@ -242,7 +242,7 @@ fn running(cx: &Context<'_>, provider: &ProviderFacts, wanted: &Wanted, instance
     }
 }
 
-/// What to say of a machine that runs from another spec because no new one can be made.
+/// What to say of a machine that runs although another one is wanted, because none can be made.
 fn note_for_running(
     cx: &Context<'_>,
     provider: &ProviderFacts,
@@ -250,9 +250,10 @@ fn note_for_running(
     instance: &Instance,
 ) -> Option<(ProvisionedReason, String)> {
     let wanted = wanted.as_ref().ok()?;
-    let annotation = cx.observed.object.spec_hash.as_deref();
-    let stale = provider.info.settings.delete_only && fit(instance, annotation, &wanted.hash) == Fit::Other;
-    stale.then(|| (ProvisionedReason::ProviderUnavailable, removal::delete_only_message(&provider.info)))
+    let is_other = fit(instance, cx.observed.object.spec_hash.as_deref(), &wanted.hash) == Fit::Other;
+    let goes = is_other || replace::is_asked_for(cx, instance);
+    let stays = goes && provider.info.settings.delete_only;
+    stays.then(|| (ProvisionedReason::ProviderUnavailable, removal::delete_only_message(&provider.info)))
 }
 
 /// True if the status shows this very machine at the address that it has.
@@ -284,9 +285,7 @@ fn being_made(cx: &Context<'_>, provider: &ProviderFacts, instance: &Instance) -
     if is_too_slow(cx) {
         return removal::remove(cx, "the_machine_is_too_slow", &provider.info, instance, TOO_SLOW);
     }
-    let seen = cx.observed.memory.last_seen.as_ref().filter(|seen| seen.instance.id == instance.id);
-    let problem = seen.map_or(&instance.problem, |seen| &seen.instance.problem);
-    let problem = problem.as_ref().map(|failure| failure.message.clone());
+    let problem = cx.problem_of(instance).map(str::to_owned);
     let status = cx.intent_with(Stage::Provisioning(problem), instance, false);
     cx.rest("the_machine_is_being_made", status, next_look(cx, instance))
 }

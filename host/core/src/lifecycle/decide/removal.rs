@@ -17,6 +17,14 @@ pub(super) struct Why {
     pub(super) purpose: Purpose,
 }
 
+/// Why a machine goes, with what was last wrong with it: who looks later finds no machine to ask.
+pub(super) fn because(cx: &Context<'_>, text: &str, instance: &Instance) -> String {
+    match cx.problem_of(instance) {
+        Some(problem) => format!("{text}; its last problem: {problem}"),
+        None => text.to_owned(),
+    }
+}
+
 /// Looks at the machine afresh, asks whether it may go, hides it, looks at the object, deletes, then waits
 /// until it is absent.
 pub(super) fn remove(
@@ -28,7 +36,7 @@ pub(super) fn remove(
 ) -> Decision {
     // What was remembered may be of before an outage: nothing is hidden that can't be asked for now.
     let Some(MachineSeen::Found(seen)) = cx.seen(&instance.id) else { return cx.get(row, &instance.id) };
-    let hidden = cx.intent_with(Stage::Replacing(why.text.to_owned()), instance, false);
+    let hidden = cx.intent_with(Stage::Replacing(because(cx, why.text, instance)), instance, false);
     let is_due = cx.delete_is_due(seen);
     if is_due {
         match leave_of(cx, "a_machine_asks_to_leave", provider, seen, why.purpose) {

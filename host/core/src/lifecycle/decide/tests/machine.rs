@@ -251,6 +251,37 @@ fn no_status_says_ready_of_a_generation_before_its_machine_is_known_to_fit() {
 }
 
 #[test]
+fn a_machine_that_ended_says_why_until_it_is_gone() {
+    let seen = |case: Case, state, why: Option<&str>| {
+        let reason = Reason::Other("Evicted".to_owned());
+        let problem = why.map(|text| crate::provider::Failure::new(reason, text));
+        let instance = case.instance("m1", state);
+        case.found(crate::provider::Instance { problem, ..instance })
+    };
+    let says = |case: &Case| {
+        let Action::WriteStatus(status) = case.decide().action else { panic!("{:#?}", case.decide()) };
+        status.conditions[0].message.clone()
+    };
+    let ended = seen(Case::published(), InstanceState::Stopped, Some("evicted: memory")).granted();
+    assert_eq!(says(&ended), "the machine stopped and is made anew; its last problem: evicted: memory");
+    // On its way it does not say so any more.
+    let going = ended.written().delete_sent().later(6).next_pass();
+    let going = seen(going, InstanceState::Deleting, None);
+    assert_eq!(
+        says(&going),
+        "the machine is being deleted and is made anew; its last problem: evicted: memory"
+    );
+    let other_words =
+        seen(going.written().later(6).next_pass(), InstanceState::Deleting, Some("evicted: disk"));
+    assert!(matches!(other_words.decide().action, Action::Wait), "{:#?}", other_words.decide());
+    // The next one has none of it.
+    let next = seen(Case::published(), InstanceState::Stopped, None).granted();
+    assert_eq!(says(&next), "the machine stopped and is made anew");
+    let stopping = seen(Case::published(), InstanceState::Stopping, Some("preempted")).granted();
+    assert_eq!(says(&stopping), "the machine is stopping; its last problem: preempted");
+}
+
+#[test]
 fn a_failure_that_comes_and_goes_in_other_words_is_written_once() {
     let with = |case: Case, problem: Option<crate::provider::Failure>| {
         let instance = case.instance("m1", InstanceState::Provisioning);

@@ -4,7 +4,7 @@ use super::case::{Case, failure};
 use super::rows;
 use crate::crd::Phase;
 use crate::facts::Auth;
-use crate::lifecycle::{Action, ProviderView, Purpose, Refusal, Requeue, Stage};
+use crate::lifecycle::{Action, ProviderView, ProvisionedReason, Purpose, Refusal, Requeue, Stage};
 use crate::provider::{InstanceState, Reason};
 
 /// It serves, and the spec asks for another one; nobody has leases.
@@ -259,8 +259,12 @@ fn an_absent_machine_that_a_person_asked_to_go_is_settled_before_the_next_is_mad
 }
 
 #[test]
-fn a_provider_that_only_deletes_makes_no_other_machine_for_a_person() {
-    assert_eq!(asked_for("1").delete_only().decide().row, "the_machine_runs");
+fn a_provider_that_only_deletes_makes_no_other_machine_for_a_person_and_says_so() {
+    let decision = asked_for("1").delete_only().decide();
+    assert_eq!(decision.row, "the_machine_runs_beside_a_problem");
+    let Stage::Kept(Some((reason, message))) = decision.status.stage else { panic!("{decision:#?}") };
+    assert_eq!(reason, ProvisionedReason::ProviderUnavailable);
+    assert!(message.contains("deleteOnly"), "{message}");
 }
 
 #[test]
