@@ -3,19 +3,17 @@
 
 use std::time::Duration;
 
-use egress_proxies_core::crd::Proxy;
+use egress_proxies_core::crd::{Phase, Proxy};
+use egress_proxies_core::lifecycle::Policy;
 use egress_proxies_core::provider::{Failure, InstanceState, Reason};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::cloud::{Fault, Verb};
-use crate::operator::{Bench, is_ready, managed, provisioned};
+use crate::operator::{Bench, Crash, has_reason, is_ready, managed, provisioned, quick};
 
 fn in_zone(zone: &str) -> Value {
     json!({"mode": "Managed", "provider": "fake", "placement": {"zone": zone}})
-}
-
-fn has_reason(proxy: &Proxy, wanted: &str) -> bool {
-    provisioned(proxy).is_some_and(|(reason, _)| reason == wanted)
 }
 
 fn incarnation(proxy: &Proxy) -> Option<String> {
@@ -57,6 +55,41 @@ async fn a_location_that_has_none_left_holds_up_nobody_else() {
     assert!(provisioned(&told).unwrap().1.contains("zone dry"), "{told:?}");
     assert_eq!(bench.cloud.born(), 12);
     operator.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_missing_upstream_is_named_and_asked_for_slowly_until_it_is_there_or_the_spec_is_another() {
+    let Some(bench) = Bench::open("missing").await else { return };
+    // Of the second one nothing comes by itself: its next try would be in a quarter of an hour.
+    for (name, first) in [("restored", Duration::from_millis(100)), ("edited", Duration::from_mins(1))] {
+        let (tried, born) = (bench.cloud.count(Verb::Create), bench.cloud.born());
+        for _ in 0..100 {
+            let retired = Failure::new(Reason::Missing, "image family squid-9 does not exist");
+            bench.cloud.next(Verb::Create, Fault::Refuse(retired));
+        }
+        let began = Instant::now();
+        let operator = bench.operator_with(Policy { backoff_first: first, ..quick() }, Crash::never());
+        bench.create(name, managed()).await;
+        let told = bench.until(name, "Missing", |proxy| has_reason(proxy, "Missing")).await;
+        assert!(provisioned(&told).unwrap().1.contains("image family squid-9"), "{told:?}");
+        let status = told.status.unwrap();
+        assert_eq!((status.phase, status.ip, status.provider_id), (Phase::Pending, None, None), "{name}");
+        let (kind, reason, note) = bench.until_told(name, "Missing").await.pop().unwrap();
+        assert!(kind == "Warning" && note.contains("image family squid-9"), "{kind} {reason}: {note}");
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        // The waits are 1.5 s and more, less a fifth.
+        let most = 1 + began.elapsed().as_millis() / 1200;
+        let tries = bench.cloud.count(Verb::Create) - tried;
+        assert!(u128::try_from(tries).unwrap() <= most, "{name}: {tries} tries, {most} are due");
+        assert_eq!(bench.cloud.born(), born, "{name}");
+        bench.cloud.forgive();
+        if name == "edited" {
+            bench.patch(name, json!({"spec": {"placement": {"image": "squid-10"}}})).await;
+        }
+        bench.until_ready(name).await;
+        assert_eq!(bench.cloud.born(), born + 1, "{name}");
+        operator.stop().await;
+    }
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use egress_proxies_core::crd::{ConditionType, Proxy};
 use egress_proxies_core::facts::{Fleet, LeaseCounts};
 use egress_proxies_core::lifecycle::Policy;
-use egress_proxies_core::provider::Replacement;
+use egress_proxies_core::provider::{Providers, Replacement};
 use egress_proxies_operator::kubernetes_client;
 use egress_proxies_operator::lifecycle::{self, LifecycleMetrics, LifecycleSetup, Outcome, Write};
 use k8s_openapi::api::core::v1::Secret;
@@ -179,12 +179,23 @@ impl Bench {
     }
 
     pub(crate) fn operator_with(&self, policy: Policy, crash: Arc<Crash>) -> Operator {
-        let spy = Spy::new(Arc::clone(&crash));
+        let (shelf, cloud) = (Arc::clone(&self.shelf), Arc::clone(&self.cloud));
+        let providers = Arc::new(Configured::new(shelf, cloud, Arc::clone(&crash)));
+        self.operator_of(providers, self.shelf.changes(), policy, crash)
+    }
+
+    /// Starts the operator with another providers config.
+    pub(crate) fn operator_of(
+        &self,
+        providers: Arc<dyn Providers>,
+        changes: watch::Receiver<u64>,
+        policy: Policy,
+        crash: Arc<Crash>,
+    ) -> Operator {
+        let spy = Spy::new(crash);
         let layer = SpyLayer(Arc::clone(&spy));
         let client = kubernetes_client::builder(self.config.clone()).unwrap().with_layer(&layer).build();
-        let providers = Configured::new(Arc::clone(&self.shelf), Arc::clone(&self.cloud), crash);
-        let Wiring { setup, fleet, verdicts } =
-            Wiring::new(client, &self.namespace, Arc::new(providers), self.shelf.changes());
+        let Wiring { setup, fleet, verdicts } = Wiring::new(client, &self.namespace, providers, changes);
         let metrics = Arc::new(Counted::default());
         let (leases, counted) = watch::channel(LeaseCounts::default());
         let setup =
@@ -245,6 +256,11 @@ impl LifecycleMetrics for Counted {
 
 pub(crate) fn managed() -> Value {
     json!({"mode": "Managed", "provider": "fake"})
+}
+
+/// True if that is the reason of the Provisioned condition.
+pub(crate) fn has_reason(proxy: &Proxy, wanted: &str) -> bool {
+    provisioned(proxy).is_some_and(|(reason, _)| reason == wanted)
 }
 
 /// Reason and message of the Provisioned condition.

@@ -1,5 +1,5 @@
-//! The provider `fake`: the [`Cloud`] as one operator process sees it, and the providers config that has it.
-//! Whether it is loaded can be changed at any time, as a provider host does.
+//! Providers over [`Cloud`]s, as one operator process sees them, and the providers config that has them: `fake`
+//! alone unless a test adds others. Whether one is loaded can be changed at any time, as a provider host does.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -29,10 +29,11 @@ pub(crate) enum Component {
     Removed,
 }
 
-/// The entry `fake` of a providers config and what became of it.
+/// An entry of a providers config and what became of it.
 #[derive(Debug)]
 pub(crate) struct Shelf {
     component: Mutex<Component>,
+    scope: &'static str,
     settings: ProviderSettings,
     changes: watch::Sender<u64>,
 }
@@ -45,14 +46,19 @@ impl Shelf {
 
     /// One whose machines are replaced so.
     pub(crate) fn replacing(replacement: Replacement) -> Arc<Self> {
-        let settings = ProviderSettings {
-            replacement,
+        Self::of("fake", |settings| settings.replacement = replacement)
+    }
+
+    /// One that reaches this account, with changes of what its entry says.
+    pub(crate) fn of(scope: &'static str, change: impl FnOnce(&mut ProviderSettings)) -> Arc<Self> {
+        let mut settings = ProviderSettings {
             probe_url: Some("http://probe.of-the-provider.invalid/".to_owned()),
             attributes: BTreeMap::from([("cloud".to_owned(), "fake".to_owned())]),
             ..ProviderSettings::default()
         };
+        change(&mut settings);
         let component = Mutex::new(Component::Ready("sha256:00"));
-        Arc::new(Self { component, settings, changes: watch::channel(0).0 })
+        Arc::new(Self { component, scope, settings, changes: watch::channel(0).0 })
     }
 
     /// Becomes another one, and says so.
@@ -66,12 +72,16 @@ impl Shelf {
         self.changes.subscribe()
     }
 
-    fn info(&self, digest: &str) -> ProviderInfo {
+    fn is_configured(&self) -> bool {
+        *self.component.lock().unwrap() != Component::Removed
+    }
+
+    fn info(&self, name: &ProviderName, digest: &str) -> ProviderInfo {
         ProviderInfo {
-            name: ProviderName::parse("fake").unwrap(),
+            name: name.clone(),
             digest: digest.to_owned(),
             config_hash: "c".to_owned(),
-            scope: "fake".to_owned(),
+            scope: self.scope.to_owned(),
             bootstrap_max_bytes: 1000,
             list_lag: Duration::ZERO,
             takes_access: true,
@@ -81,18 +91,26 @@ impl Shelf {
     }
 }
 
-/// A providers config with `fake` in it.
+/// A providers config: names, entries, and the account that each of them reaches.
 pub(crate) struct Configured {
-    shelf: Arc<Shelf>,
-    cloud: Arc<Cloud>,
+    entries: BTreeMap<ProviderName, (Arc<Shelf>, Arc<Cloud>)>,
     crash: Arc<Crash>,
     /// When this process made or deleted something.
     sent: Arc<Mutex<Vec<Instant>>>,
 }
 
 impl Configured {
+    /// With `fake` alone.
     pub(crate) fn new(shelf: Arc<Shelf>, cloud: Arc<Cloud>, crash: Arc<Crash>) -> Self {
-        Self { shelf, cloud, crash, sent: Arc::default() }
+        let entries = BTreeMap::from([(ProviderName::parse("fake").unwrap(), (shelf, cloud))]);
+        Self { entries, crash, sent: Arc::default() }
+    }
+
+    /// And with this one.
+    pub(crate) fn and(mut self, name: &str, shelf: &Arc<Shelf>, cloud: &Arc<Cloud>) -> Self {
+        let entry = (Arc::<Shelf>::clone(shelf), Arc::<Cloud>::clone(cloud));
+        self.entries.insert(ProviderName::parse(name).unwrap(), entry);
+        self
     }
 
     /// Writes down there when something is made or deleted.
@@ -103,16 +121,18 @@ impl Configured {
 
 impl Providers for Configured {
     fn lookup(&self, name: &ProviderName) -> Lookup {
-        if name.as_str() != "fake" {
-            return Lookup::Unknown { configured: vec![ProviderName::parse("fake").unwrap()] };
-        }
-        match *self.shelf.component.lock().unwrap() {
+        let known = self.entries.get(name).filter(|(shelf, _)| shelf.is_configured());
+        let Some((shelf, cloud)) = known else {
+            let configured = self.entries.iter().filter(|(_, (shelf, _))| shelf.is_configured());
+            return Lookup::Unknown { configured: configured.map(|(name, _)| name.clone()).collect() };
+        };
+        match *shelf.component.lock().unwrap() {
             Component::Loading => Lookup::Loading,
             Component::Removed => Lookup::Unknown { configured: Vec::new() },
             Component::Failed => Lookup::Failed { stage: "read", reason: "no such file".to_owned() },
             Component::Ready(digest) => Lookup::Ready(Arc::new(FakeProvider {
-                info: self.shelf.info(digest),
-                cloud: Arc::clone(&self.cloud),
+                info: shelf.info(name, digest),
+                cloud: Arc::clone(cloud),
                 crash: Arc::clone(&self.crash),
                 sent: Arc::clone(&self.sent),
             })),
@@ -120,7 +140,7 @@ impl Providers for Configured {
     }
 
     fn settings(&self, name: &ProviderName) -> Option<ProviderSettings> {
-        (name.as_str() == "fake").then(|| self.shelf.settings.clone())
+        self.entries.get(name).map(|(shelf, _)| shelf.settings.clone())
     }
 }
 
