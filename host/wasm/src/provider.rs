@@ -21,7 +21,7 @@ use crate::call::{self, Body, CallSetup, Ended, Instance, Op};
 use crate::convert::{self, Place, Wanted};
 use crate::gate::Errand;
 use crate::load::{self, CheckError, DocumentSchema, Loaded};
-use crate::permits::{Permits, Taken};
+use crate::permits::{Permits, Refused, Taken};
 use crate::threads::Seats;
 
 /// Machines of one page.
@@ -89,12 +89,23 @@ impl WasmProvider {
         if self.stopping.is_cancelled() {
             return Err(Failure::new(Reason::Transient, STOPPING));
         }
-        self.permits.take(op, self.instance.limits.memory_mib).await.ok_or_else(|| {
+        self.permits.take(op).await.map_err(|refused| {
             self.instance.recorder.no_permit(name);
-            Failure::new(
-                Reason::Host(HostFault::NoPermit),
-                format!("provider {name} has as many calls under way as it may; asked again soon"),
-            )
+            let (what, retry_after) = match refused {
+                Refused::Busy => ("has as many calls under way as it may; asked again soon", None),
+                Refused::Paused(left) => ("was throttled; asked again when that is over", Some(left)),
+            };
+            let failure = Failure::new(Reason::Host(HostFault::NoPermit), format!("provider {name} {what}"));
+            Failure { retry_after, ..failure }
+        })
+    }
+
+    /// A rate limit counts the calls of the whole instance: whoever meets it holds up the others.
+    fn heed<T>(&self, answer: Result<T, Failure>) -> Result<T, Failure> {
+        answer.inspect_err(|failure| {
+            if failure.reason == Reason::Throttled {
+                self.permits.pause(failure.retry_after);
+            }
         })
     }
 
@@ -200,14 +211,14 @@ impl WasmProvider {
             let ended = self.call_with(permit.clone(), setup, body).await?;
             let mask = Mask::default();
             let place = self.place(Op::List, &mask, None);
-            let step = ended.judged(|answer| match answer {
+            let step = self.heed(ended.judged(|answer| match answer {
                 Ok(page) => gathered.add(convert::page(page, wanted, PAGE, place)?),
                 Err(model::Failure { reason: model::Reason::StaleCursor, .. }) if gathered.may_restart() => {
                     gathered.restart();
                     Ok(Step::Further)
                 }
                 Err(failure) => Err(convert::failure(failure, Op::List, &mask)),
-            })?;
+            }))?;
             match step {
                 Step::Further => {}
                 Step::Complete => return Ok(gathered.listing),
@@ -334,10 +345,10 @@ impl Provider for WasmProvider {
             let (op, mask) = (Op::Create, Mask::of(request));
             let subject = Subject::Wanted(request, &mask);
             let place = self.place(op, &mask, Some(request.port));
-            self.call(op, subject, body).await?.judged(|answer| match answer {
+            self.heed(self.call(op, subject, body).await?.judged(|answer| match answer {
                 Ok(made) => convert::created(made, &request.tags, place),
                 Err(failure) => Err(convert::failure(failure, op, &mask)),
-            })
+            }))
         })
     }
 
@@ -351,10 +362,10 @@ impl Provider for WasmProvider {
             });
             let (op, mask) = (Op::Get, Mask::default());
             let place = self.place(op, &mask, None);
-            self.call(op, Subject::Seen, body).await?.judged(|answer| match answer {
+            self.heed(self.call(op, Subject::Seen, body).await?.judged(|answer| match answer {
                 Ok(seen) => convert::observation(seen, target, place),
                 Err(failure) => Err(convert::failure(failure, op, &mask)),
-            })
+            }))
         })
     }
 
@@ -366,10 +377,12 @@ impl Provider for WasmProvider {
                     guest.egress_proxies_provider_lifecycle().call_delete(store, &context, &given).await
                 })
             });
-            self.call(Op::Delete, Subject::Unwanted(target), body).await?.judged(|answer| match answer {
-                Ok(deletion) => Ok(convert::deletion(deletion)),
-                Err(failure) => Err(convert::failure(failure, Op::Delete, &Mask::default())),
-            })
+            self.heed(self.call(Op::Delete, Subject::Unwanted(target), body).await?.judged(|answer| {
+                match answer {
+                    Ok(deletion) => Ok(convert::deletion(deletion)),
+                    Err(failure) => Err(convert::failure(failure, Op::Delete, &Mask::default())),
+                }
+            }))
         })
     }
 

@@ -315,9 +315,13 @@ impl Setting {
         let report = self.validate(&loaded, &instance).await?;
         let policy = instance.policy.with_needs(report.needs.clone());
         let instance = self.context(name, config, policy);
+        let permits = Permits::new(&config.limits, self.memory.clone()).await;
+        if !permits.has_memory_of_its_own() {
+            tracing::warn!(provider = %name, "no memory is left that is for calls of this provider alone: others that hang can hold it up; raise --provider-memory-mib");
+        }
         let provider = WasmProvider {
             info: info(name, config, &loaded, &report),
-            permits: Permits::new(config.limits.concurrency, self.memory.clone()),
+            permits,
             seats: self.seats.clone(),
             tasks: self.shared.calls.clone(),
             stopping: self.stopping.clone(),

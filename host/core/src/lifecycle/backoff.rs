@@ -24,7 +24,7 @@ pub(super) fn spread(full: Duration, seed: u64, salt: u32) -> Duration {
     full.saturating_sub(full.saturating_mul(permille) / 1000)
 }
 
-/// The wait after this failure of this call, the `failures`-th in a row. None: the failure latches.
+/// The wait after this failure of this call, the `failures`-th in a row (of those without a permit if it got none). None: the failure latches.
 pub(super) fn wait_after(
     call: Call,
     failure: &Failure,
@@ -45,7 +45,7 @@ pub(super) fn wait_after(
         },
         FailureClass::Soon => {
             if failure.reason == Reason::Host(HostFault::NoPermit) {
-                spread(policy.backoff_first, seed, failures)
+                exponential(policy.backoff_first, policy.permit_most, failures, seed)
             } else {
                 spread(policy.provisioning_poll, seed, failures)
             }

@@ -20,6 +20,8 @@ pub struct Memory {
     pub not_before: Option<NotBefore>,
     /// Failures of provider calls in a row.
     pub failures: u32,
+    /// Calls in a row that got no permit, and of which kind the last one was, until one of that kind gets one.
+    pub turned_away: Option<(Call, u32)>,
     /// The last provider call that failed, until one of its kind succeeds.
     pub trouble: Option<Trouble>,
     /// Calls to the API server that failed in a row.

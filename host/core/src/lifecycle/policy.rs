@@ -25,6 +25,8 @@ pub struct Policy {
     pub backoff_first: Duration,
     /// Longest wait of an exponential back-off for calls without a class of their own.
     pub backoff_most: Duration,
+    /// Longest wait of a call that gets no permit again and again: it has taken nobody's time, but its pass has.
+    pub permit_most: Duration,
     /// Longest wait before a machine that vanishes again and again is made anew.
     pub vanish_most: Duration,
     /// A machine that ran this long ends the counting of vanished ones.
@@ -59,6 +61,7 @@ impl Default for Policy {
             slow_poll: Duration::from_mins(10),
             backoff_first: Duration::from_secs(2),
             backoff_most: Duration::from_mins(5),
+            permit_most: Duration::from_mins(1),
             vanish_most: Duration::from_mins(5),
             settled_after: Duration::from_mins(10),
             provisioning_deadline: Duration::from_mins(15),

@@ -94,7 +94,7 @@ pub enum HostFault {
 pub enum FailureClass {
     /// Back-off per Proxy.
     Retry,
-    /// The whole instance slows down, then retry.
+    /// No call of the instance begins for a while, and a back-off per Proxy.
     Throttle,
     /// `QuotaExceeded`, retried at the quota poll.
     Quota,

@@ -9,7 +9,7 @@ use std::collections::hash_map::Entry;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use egress_proxies_core::facts::Machine;
-use egress_proxies_core::ids::{ProxyKey, ProxyUid};
+use egress_proxies_core::ids::{ProviderName, ProxyKey, ProxyUid};
 use egress_proxies_core::lifecycle::{Memory, ObjectFacts, Observed};
 
 /// One Proxy.
@@ -74,6 +74,11 @@ impl Memories {
     /// The machine of an object that this process saw run.
     pub(crate) fn running_machine(&self, key: &ProxyKey, uid: &ProxyUid) -> Option<Machine> {
         self.map().get(key)?.get(uid)?.memory.running_machine()
+    }
+
+    /// The provider of an object that is remembered under this key.
+    pub(crate) fn provider_of(&self, key: &ProxyKey) -> Option<ProviderName> {
+        self.map().get(key)?.values().find_map(|it| it.object.provider())
     }
 
     /// Objects remembered under this key, `current` apart: they are gone from the cache, and have to be looked at

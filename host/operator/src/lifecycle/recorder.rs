@@ -52,8 +52,9 @@ pub trait LifecycleMetrics: Send + Sync + 'static {
     fn reconciled(&self, outcome: Outcome, took: Duration);
     /// One write was sent and answered.
     fn wrote(&self, what: Write, outcome: Outcome);
-    /// Objects planned for a reconcile now or later, and objects being worked on.
-    fn queue(&self, planned: usize, running: usize);
+    /// Objects planned for a reconcile now or later, objects being worked on, and for how long the one that is due
+    /// and has waited longest has waited.
+    fn queue(&self, planned: usize, running: usize, longest_wait: Duration);
 }
 
 /// Measures nothing.
@@ -63,5 +64,5 @@ pub struct Silent;
 impl LifecycleMetrics for Silent {
     fn reconciled(&self, _outcome: Outcome, _took: Duration) {}
     fn wrote(&self, _what: Write, _outcome: Outcome) {}
-    fn queue(&self, _planned: usize, _running: usize) {}
+    fn queue(&self, _planned: usize, _running: usize, _longest_wait: Duration) {}
 }

@@ -99,7 +99,7 @@ pub(super) const PROVIDER_REQUESTS: Family = family(
     "provider_requests_total",
     Kind::Counter,
     &["provider", "op", "result"],
-    "Calls of providers. result: answered, the reason of a failure (transient, throttled, quota, capacity, denied, missing, invalid, name_taken, busy, out_of_scope, permanent, unsupported, other), or what the host ended it for (trap, deadline, cpu, memory, bad_answer, no_permit, held_back, cancelled).",
+    "Calls of providers. result: answered, the reason of a failure (transient, throttled, quota, capacity, denied, missing, invalid, name_taken, busy, out_of_scope, permanent, unsupported, other), or what the host ended it for (trap, deadline, cpu, memory, bad_answer, held_back, cancelled). A call that got no permit is none: see provider_no_permit_total.",
 );
 pub(super) const PROVIDER_CALL_SECONDS: Family = family(
     "provider_call_seconds",
@@ -135,7 +135,7 @@ pub(super) const PROVIDER_NO_PERMIT: Family = family(
     "provider_no_permit_total",
     Kind::Counter,
     &["provider"],
-    "Calls put off since all permits of the provider (limits.concurrency) were in use.",
+    "Calls put off: all permits of the provider (limits.concurrency), or the memory for calls, were in use for 5 s, or a call had been throttled.",
 );
 pub(super) const PROVIDER_STATE: Family = family(
     "provider_state",
@@ -165,6 +165,12 @@ pub(super) const QUEUE_DEPTH: Family =
     family("workqueue_depth", Kind::Gauge, &[], "Proxies with a reconcile planned, now or later.");
 pub(super) const QUEUE_RUNNING: Family =
     family("workqueue_running", Kind::Gauge, &[], "Proxies that are being reconciled.");
+pub(super) const QUEUE_LONGEST_WAIT: Family = family(
+    "workqueue_longest_wait_seconds",
+    Kind::Gauge,
+    &[],
+    "How long the Proxy whose reconcile is due and has waited longest has waited; 0 if none waits. Grows while the lead pauses.",
+);
 pub(super) const GC_PASSES: Family = family(
     "gc_passes_total",
     Kind::Counter,
@@ -205,7 +211,7 @@ pub(super) const BUILD_INFO: Family =
     family("build_info", Kind::Gauge, &["version"], "1: the version that runs.");
 
 /// All of them, in the order of the documentation.
-pub(super) fn all() -> [Family; 27] {
+pub(super) fn all() -> [Family; 28] {
     [
         PROXIES,
         LEASES_ACTIVE,
@@ -227,6 +233,7 @@ pub(super) fn all() -> [Family; 27] {
         API_WRITES,
         QUEUE_DEPTH,
         QUEUE_RUNNING,
+        QUEUE_LONGEST_WAIT,
         GC_PASSES,
         GC_ABANDONED,
         GC_UNTAGGED,

@@ -7,8 +7,8 @@ use egress_proxies_core::ids::{ProviderName, ProxyKey};
 use egress_proxies_wasm::registry::{CallRecord, CallRecorder};
 use prometheus::core::Collector;
 use prometheus::{
-    CounterVec, Encoder, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
-    TextEncoder,
+    CounterVec, Encoder, Gauge, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder,
 };
 
 use super::families::{self, Family, Kind};
@@ -48,6 +48,7 @@ pub struct Metrics {
     api_writes: IntCounterVec,
     queue_depth: IntGauge,
     queue_running: IntGauge,
+    queue_longest_wait: Gauge,
     pub(super) gc: GcSeries,
 }
 
@@ -92,6 +93,7 @@ impl Metrics {
             api_writes: counters(&registry, &families::API_WRITES)?,
             queue_depth: gauge(&registry, &families::QUEUE_DEPTH)?,
             queue_running: gauge(&registry, &families::QUEUE_RUNNING)?,
+            queue_longest_wait: register(&registry, Gauge::with_opts(opts(&families::QUEUE_LONGEST_WAIT))?)?,
             gc: GcSeries::new(&registry)?,
             registry,
         })
@@ -199,9 +201,10 @@ impl LifecycleMetrics for Metrics {
         self.api_writes.with_label_values(&[what.as_str(), outcome.as_str()]).inc();
     }
 
-    fn queue(&self, planned: usize, running: usize) {
+    fn queue(&self, planned: usize, running: usize, longest_wait: Duration) {
         self.queue_depth.set(whole(planned));
         self.queue_running.set(whole(running));
+        self.queue_longest_wait.set(longest_wait.as_secs_f64());
     }
 }
 

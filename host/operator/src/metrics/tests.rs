@@ -62,7 +62,7 @@ fn feed(metrics: &Metrics) {
     metrics.no_permit(&provider);
     metrics.reconciled(Outcome::Done, Duration::from_millis(1));
     metrics.wrote(Write::Status, Outcome::Done);
-    metrics.queue(1, 1);
+    metrics.queue(1, 1, Duration::from_millis(1500));
     metrics.pass(PassOutcome::Complete);
     let seen = Seen { owned: 1, orphans: 1, surplus: 0, stuck: 0, suspected: false, partial: false };
     metrics.seen(&provider, Some((&seen, Some(1))));

@@ -22,6 +22,7 @@ mod others;
 mod pods;
 mod provider;
 mod rights;
+mod slots;
 mod specs;
 mod spy;
 #[path = "../support/mod.rs"]

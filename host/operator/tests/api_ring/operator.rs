@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use egress_proxies_core::crd::{ConditionType, Proxy};
@@ -234,15 +234,20 @@ impl Operator {
     }
 }
 
-/// Counts reconciles.
+/// Counts reconciles, and knows what the queue was like.
 #[derive(Debug, Default)]
 pub(crate) struct Counted {
     reconciles: AtomicUsize,
+    longest_wait: Mutex<Duration>,
 }
 
 impl Counted {
     pub(crate) fn reconciles(&self) -> usize {
         self.reconciles.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn longest_wait(&self) -> Duration {
+        *self.longest_wait.lock().unwrap()
     }
 }
 
@@ -251,7 +256,9 @@ impl LifecycleMetrics for Counted {
         self.reconciles.fetch_add(1, Ordering::SeqCst);
     }
     fn wrote(&self, _what: Write, _outcome: Outcome) {}
-    fn queue(&self, _planned: usize, _running: usize) {}
+    fn queue(&self, _planned: usize, _running: usize, longest_wait: Duration) {
+        *self.longest_wait.lock().unwrap() = longest_wait;
+    }
 }
 
 pub(crate) fn managed() -> Value {

@@ -76,7 +76,7 @@ impl Shelf {
         *self.component.lock().unwrap() != Component::Removed
     }
 
-    fn info(&self, name: &ProviderName, digest: &str) -> ProviderInfo {
+    pub(crate) fn info(&self, name: &ProviderName, digest: &str) -> ProviderInfo {
         ProviderInfo {
             name: name.clone(),
             digest: digest.to_owned(),

@@ -390,6 +390,26 @@ async fn secrets_of_a_request_do_not_come_back_in_a_failure() {
 }
 
 #[tokio::test]
+async fn a_call_that_was_throttled_holds_up_the_others_of_its_provider() {
+    let mut guest = Guest::default();
+    // result<instance, failure>: throttled, for 20 s.
+    let message = guest.image.text("too many requests");
+    let failure = [vec![1, 1, 0, 0], message, vec![1, 20_000], vec![0; 30]].concat();
+    guest.create = format!("i32.const {}", guest.image.place(&failure));
+    let (_started, provider) = sample(&guest, "").await;
+    assert!(provider.get(&machine()).await.is_ok());
+    let failure = provider.create(&create_request()).await.unwrap_err();
+    let asked = Some(Duration::from_secs(20));
+    assert_eq!((failure.reason, failure.retry_after), (Reason::Throttled, asked));
+    let began = Instant::now();
+    let failure = provider.get(&machine()).await.unwrap_err();
+    assert_eq!(failure.reason, Reason::Host(HostFault::NoPermit), "{failure}");
+    assert!(failure.message.contains("throttled") && failure.retry_after <= asked, "{failure:?}");
+    assert!(failure.retry_after > Some(Duration::from_secs(15)), "{failure:?}");
+    assert!(began.elapsed() < Duration::from_secs(1), "it waits for nothing: {:?}", began.elapsed());
+}
+
+#[tokio::test]
 async fn a_document_is_checked_before_the_guest_sees_it() {
     let about = About {
         placement_schema: Some(

@@ -36,6 +36,7 @@ pub(super) fn created(
             memory.attempts = memory.attempts.saturating_add(1);
             memory.trouble = None;
             memory.failures = 0;
+            memory.turned_away = None;
             memory.not_before = None;
             let (id, incarnation) = (instance.id.clone(), instance.incarnation.clone());
             memory.unrecorded = Some(Unrecorded { id, incarnation, scope });

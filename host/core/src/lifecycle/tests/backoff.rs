@@ -37,7 +37,7 @@ fn each_row_of_the_back_off_table_holds() {
         (Reason::Missing, [30, 60, 600]),
         (Reason::NameTaken, [30, 60, 600]),
         (Reason::Busy, [5, 5, 5]),
-        (fault(HostFault::NoPermit), [2, 2, 2]),
+        (fault(HostFault::NoPermit), [2, 4, 60]),
         (Reason::OutOfScope, [600, 600, 600]),
     ] {
         let got = waits(Call::Create, &reason);

@@ -1,8 +1,9 @@
 //! The lifecycle loop: watches, publishes the fleet, and reconciles each Proxy that is due.
 //!
-//! Reconciles of different Proxies run side by side without a limit (providers have their own); those of
-//! one Proxy never do. Nothing is reconciled before every cache was filled, nor before this process may
-//! act; in a pause none begins, see `hold`. A panic of one reconcile is that Proxy's trouble alone.
+//! Reconciles of different Proxies run side by side, up to [`AT_ONCE`] in all; no provider has them all, so that one
+//! that hangs holds up its own Proxies alone (`queue/share.rs`). Those of one Proxy never run side by side. Nothing is
+//! reconciled before every cache was filled, nor before this process may act; in a pause none begins, see `hold`. A
+//! panic of one reconcile is that Proxy's trouble alone.
 
 mod begin;
 mod fleet;
@@ -33,8 +34,7 @@ use self::tasks::Tasks;
 use self::triggers::{News, Triggers, relay};
 use super::apply::{Effects, Room};
 use super::events::{Events, Sender, Telling};
-use super::memory::Memories;
-use super::observe::{self, Namespaces, OnChange, OwnWrites, Sources, Stores, WatchEnded};
+use super::observe::{self, Namespaces, OnChange, Sources, Stores, WatchEnded};
 use super::queue::Taken;
 use super::recorder::LifecycleMetrics;
 use crate::clock::SharedClock;
@@ -45,10 +45,12 @@ use crate::leadership::Leadership;
 const DRAIN: Duration = Duration::from_secs(15);
 /// After that, how long Events that still wait may take: whoever leads next waits for it.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// Passes at the same time. Far more than providers have permits, so that one whose calls hang, and whose Proxies
-/// wait up to 5 s each for a permit, does not hold up the others; few enough that a large fleet that is due at once
-/// has no pass in memory for each of its Proxies (some 15 KB).
+/// Passes at the same time. Far more than providers have permits, since some wait for one (up to 5 s) and others for
+/// the API server; few enough that a large fleet that is due at once has no pass in memory for each of its Proxies
+/// (some 15 KB).
 const AT_ONCE: usize = 128;
+/// How often it is measured again how long what is due has waited, while something does.
+const MEASURE: Duration = Duration::from_secs(1);
 /// Until the next try after a reconcile that panicked.
 const AFTER_PANIC: Duration = Duration::from_mins(1);
 
@@ -146,8 +148,8 @@ impl LifecycleError {
 /// If a part of the loop ended by itself: the process cannot do its work and should end. Or if it was told to end
 /// and had to break something off.
 pub async fn run(setup: LifecycleSetup, cancel: CancellationToken) -> Result<(), LifecycleError> {
-    let own_writes = Arc::new(OwnWrites::default());
-    let triggers = Arc::new(Triggers::new(Arc::clone(&own_writes), Arc::clone(&setup.clock)));
+    let providers = Arc::clone(&setup.providers);
+    let triggers = Arc::new(Triggers::new(AT_ONCE, providers, Arc::clone(&setup.clock)));
     let told: Arc<dyn OnChange> = Arc::<Triggers>::clone(&triggers);
     let (stores, watches) = observe::open(&setup.client, &setup.namespaces, &setup.leadership, &told);
     let mut tasks = Tasks::default();
@@ -160,7 +162,7 @@ pub async fn run(setup: LifecycleSetup, cancel: CancellationToken) -> Result<(),
         biased;
         error = tasks.ended() => Err(error),
         error = unread => Err(error),
-        worked = work(setup, stores, triggers, own_writes, cancel) => worked,
+        worked = work(setup, stores, triggers, cancel) => worked,
     }
 }
 
@@ -168,7 +170,6 @@ async fn work(
     setup: LifecycleSetup,
     stores: Stores,
     triggers: Arc<Triggers>,
-    own_writes: Arc<OwnWrites>,
     cancel: CancellationToken,
 ) -> Result<(), LifecycleError> {
     match cancel.run_until_cancelled(stores.filled()).await {
@@ -177,7 +178,6 @@ async fn work(
     }
     triggers.filled(&stores);
     let read_since_elected = CancellationToken::new();
-    let memories = Arc::new(Memories::default());
     let sources = Sources {
         stores,
         providers: Arc::clone(&setup.providers),
@@ -188,7 +188,7 @@ async fn work(
     };
     let publisher = FleetPublisher {
         sources: sources.clone(),
-        memories: Arc::clone(&memories),
+        memories: Arc::clone(&triggers.memories),
         dirty: Arc::clone(&triggers.dirty),
         fleet: setup.fleet.clone(),
         read_since_elected: read_since_elected.clone(),
@@ -205,7 +205,7 @@ async fn work(
     tasks.spawn("the relay of news", relay(Arc::clone(&triggers), news, setup.fleet.clone()));
     let stores = sources.stores.clone();
     let hold = Hold::new(setup.leadership.clone(), stores.clone());
-    let (reconciler, telling) = reconciler(&setup, sources, memories, own_writes);
+    let (reconciler, telling) = reconciler(&setup, sources, &triggers);
     tasks.spawn("the telling of Events", telling.run());
     let controller = Controller { reconciler: Arc::new(reconciler), triggers };
     tokio::select! {
@@ -222,12 +222,7 @@ async fn work(
     }
 }
 
-fn reconciler(
-    setup: &LifecycleSetup,
-    sources: Sources,
-    memories: Arc<Memories>,
-    own_writes: Arc<OwnWrites>,
-) -> (Reconciler, Telling) {
+fn reconciler(setup: &LifecycleSetup, sources: Sources, triggers: &Triggers) -> (Reconciler, Telling) {
     let (events, telling) = Events::new(Sender {
         client: setup.client.clone(),
         instance: setup.instance.clone(),
@@ -237,7 +232,7 @@ fn reconciler(
     let effects = Effects {
         client: setup.client.clone(),
         providers: Arc::clone(&setup.providers),
-        own_writes,
+        own_writes: Arc::clone(&triggers.own_writes),
         events,
         room: Room::new(setup.policy.caps.clone(), setup.fleet.subscribe()),
         metrics: Arc::clone(&setup.metrics),
@@ -247,7 +242,7 @@ fn reconciler(
     let reconciler = Reconciler {
         sources,
         effects,
-        memories,
+        memories: Arc::clone(&triggers.memories),
         policy: setup.policy.clone(),
         clock: Arc::clone(&setup.clock),
         metrics: Arc::clone(&setup.metrics),
@@ -270,8 +265,7 @@ impl Controller {
         let mut running = JoinSet::new();
         loop {
             let wait = self.start_what_is_due(&mut running, &mut hold);
-            let (planned, at_work) = self.triggers.work.depth();
-            self.reconciler.metrics.queue(planned, at_work);
+            let wait = self.measure(wait);
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => break,
@@ -289,11 +283,17 @@ impl Controller {
         Ok(())
     }
 
+    /// Tells how much there is to do; after how long to do so again, at the latest.
+    fn measure(&self, wait: Option<Duration>) -> Option<Duration> {
+        let work = &self.triggers.work;
+        let (planned, at_work) = work.depth();
+        let longest_wait = work.longest_wait(self.triggers.clock.now().mono);
+        self.reconciler.metrics.queue(planned, at_work, longest_wait);
+        if longest_wait.is_zero() { wait } else { Some(wait.map_or(MEASURE, |wait| wait.min(MEASURE))) }
+    }
+
     fn start_what_is_due(&self, running: &mut JoinSet<Ended>, hold: &mut Hold) -> Option<Duration> {
         loop {
-            if running.len() >= AT_ONCE {
-                return None; // until one ends
-            }
             match hold.take(&self.triggers.work, self.triggers.clock.now().mono) {
                 Taken::Empty => return None,
                 Taken::Wait(wait) => return Some(wait),

@@ -7,32 +7,38 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use egress_proxies_core::facts::{Fleet, LeaseCounts, Verdicts};
-use egress_proxies_core::ids::{ProxyKey, ProxyUid};
+use egress_proxies_core::ids::{ProviderName, ProxyKey, ProxyUid};
+use egress_proxies_core::provider::Providers;
 use kube::ResourceExt;
 use tokio::sync::watch;
 
 use crate::clock::SharedClock;
+use crate::lifecycle::memory::Memories;
 use crate::lifecycle::observe::{Change, OnChange, OwnWrites, Stores, key_of, refers_to};
-use crate::lifecycle::queue::{Lane, Queue};
+use crate::lifecycle::queue::{Lane, Queue, Whose};
 
 /// Turns changes into work.
 pub(crate) struct Triggers {
     pub(crate) work: Arc<Queue>,
     pub(crate) dirty: Arc<Queue>,
     pub(crate) own_writes: Arc<OwnWrites>,
+    pub(crate) memories: Arc<Memories>,
     pub(crate) clock: SharedClock,
+    providers: Arc<dyn Providers>,
     stores: OnceLock<Stores>,
     working: AtomicBool,
 }
 
 impl Triggers {
-    /// Nothing is due before [`Triggers::begin`].
-    pub(crate) fn new(own_writes: Arc<OwnWrites>, clock: SharedClock) -> Self {
+    /// Nothing is due before [`Triggers::begin`], and no more than `at_once` are worked on at the same time.
+    pub(crate) fn new(at_once: usize, providers: Arc<dyn Providers>, clock: SharedClock) -> Self {
         Self {
-            work: Arc::default(),
+            work: Arc::new(Queue::shared(at_once)),
             dirty: Arc::default(),
-            own_writes,
+            own_writes: Arc::default(),
+            memories: Arc::default(),
             clock,
+            providers,
             stores: OnceLock::new(),
             working: AtomicBool::new(false),
         }
@@ -68,8 +74,19 @@ impl Triggers {
 
     fn work_on(&self, lane: Lane, key: ProxyKey) {
         if self.working.load(Ordering::SeqCst) {
-            self.work.add_to(lane, key, self.clock.now().mono);
+            self.work.add_to(lane, self.whose(&key), key, self.clock.now().mono);
         }
+    }
+
+    /// The provider that a pass over this Proxy may ask, also if only its memory is left. Of those that are not in
+    /// the providers config nobody is asked.
+    fn whose(&self, key: &ProxyKey) -> Whose {
+        let stored = self.stores.get().and_then(|stores| stores.proxies.get(&key.namespace, &key.name));
+        let name = match stored {
+            Some(proxy) => proxy.spec.provider.as_deref().and_then(|name| ProviderName::parse(name).ok()),
+            None => self.memories.provider_of(key),
+        };
+        name.filter(|name| self.providers.settings(name).is_some())
     }
 
     fn brought_back(&self, change: &Change) -> bool {

@@ -174,6 +174,28 @@ fn a_missing_permit_does_not_hide_the_trouble_that_there_is() {
 }
 
 #[test]
+fn a_call_that_gets_no_permit_again_and_again_asks_more_rarely_until_one_of_its_kind_gets_one() {
+    let no_permit = || Reason::Host(HostFault::NoPermit);
+    let wait = |case: &Case| {
+        let Requeue::After(wait) = case.decide().requeue else { panic!("{:?}", case.decide()) };
+        wait.as_secs_f64()
+    };
+    let about = |wait: f64, full: f64| (full * 0.8..=full).contains(&wait);
+    let mut case = Case::claimed();
+    for full in [2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0] {
+        case = case.get_fails(no_permit());
+        assert!(about(wait(&case), full), "{full}: {}", wait(&case));
+        case = case.later(100).next_pass();
+    }
+    let got_one = case.clone().get_fails(Reason::Transient).later(100).next_pass();
+    assert!(about(wait(&got_one.get_fails(no_permit())), 2.0), "a failure had its permit too");
+    let other = case.clone().listed(Vec::new()).next_pass().get_fails(no_permit());
+    assert!(about(wait(&other), 60.0), "a list says nothing of looks");
+    let same = case.absent("m1").next_pass().get_fails(no_permit());
+    assert!(about(wait(&same), 2.0), "{}", wait(&same));
+}
+
+#[test]
 fn a_machine_without_an_object_is_not_forgotten_while_its_provider_can_not_be_asked() {
     for view in [ProviderView::Loading, failed(), ProviderView::Unknown(Vec::new())] {
         let decision = Case::claimed().unrecorded().gone().provider(view.clone()).decide();
