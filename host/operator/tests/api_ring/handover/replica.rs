@@ -169,10 +169,15 @@ impl Replica {
         self.until(text, within, async || (self.said(text) > before).then_some(())).await;
     }
 
+    /// All metrics.
+    pub(crate) async fn scrape(&self) -> Option<String> {
+        let (status, text) = ask(self.address("metrics server")?, "GET", "/metrics", "").await?;
+        (status == 200).then_some(text)
+    }
+
     /// What the metric says.
     pub(crate) async fn leader_metric(&self) -> Option<String> {
-        let (_, text) = ask(self.address("metrics server")?, "GET", "/metrics", "").await?;
-        text.lines().find_map(|line| line.strip_prefix("proxy_operator_leader ")).map(str::to_owned)
+        self.scrape().await?.lines().find_map(|line| line.strip_prefix("proxy_operator_leader ")).map(str::to_owned)
     }
 
     pub(crate) async fn until<T>(
