@@ -177,7 +177,11 @@ impl Replica {
 
     /// What the metric says.
     pub(crate) async fn leader_metric(&self) -> Option<String> {
-        self.scrape().await?.lines().find_map(|line| line.strip_prefix("proxy_operator_leader ")).map(str::to_owned)
+        self.scrape()
+            .await?
+            .lines()
+            .find_map(|line| line.strip_prefix("proxy_operator_leader "))
+            .map(str::to_owned)
     }
 
     pub(crate) async fn until<T>(
