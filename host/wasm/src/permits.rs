@@ -117,8 +117,9 @@ impl Permits {
 
     /// Both permits within [`TURN`], or none. Whoever waits longest comes first.
     pub(crate) async fn take(&self, op: Op) -> Result<Taken, Refused> {
-        if self.paused_for() >= TURN {
-            return Err(Refused::Paused(self.paused_for()));
+        let left = self.paused_for();
+        if left >= TURN {
+            return Err(Refused::Paused(left));
         }
         let (calls, memory) = match op {
             Op::Delete => (&self.deletes, &self.memory.deletes),

@@ -227,6 +227,10 @@ impl Providers for ProviderHost {
     fn settings(&self, name: &ProviderName) -> Option<ProviderSettings> {
         self.shared.settings.get(name).cloned()
     }
+
+    fn has_settings(&self, name: &ProviderName) -> bool {
+        self.shared.settings.contains_key(name)
+    }
 }
 
 impl Shared {

@@ -138,4 +138,8 @@ pub trait Providers: Send + Sync {
     /// that run keep their attributes and their probe while a provider is loading or has failed. None if
     /// the config has no such entry, or one that cannot be read. Cheap; no I/O.
     fn settings(&self, name: &ProviderName) -> Option<ProviderSettings>;
+    /// Whether there are such settings. Asked on each change of a Proxy, so without a copy of them where that can be.
+    fn has_settings(&self, name: &ProviderName) -> bool {
+        self.settings(name).is_some()
+    }
 }

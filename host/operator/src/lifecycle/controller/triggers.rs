@@ -86,7 +86,7 @@ impl Triggers {
             Some(proxy) => proxy.spec.provider.as_deref().and_then(|name| ProviderName::parse(name).ok()),
             None => self.memories.provider_of(key),
         };
-        name.filter(|name| self.providers.settings(name).is_some())
+        name.filter(|name| self.providers.has_settings(name))
     }
 
     fn brought_back(&self, change: &Change) -> bool {

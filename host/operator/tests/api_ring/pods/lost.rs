@@ -11,8 +11,8 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::node::{NODE, Node, is_going};
-use super::world::World;
-use crate::operator::{Bench, has_reason, is_ready, provisioned, quick};
+use super::world::{World, writes_nothing_for};
+use crate::operator::{has_reason, is_ready, provisioned, quick};
 
 /// The controller that watches nodes says that this one does not report.
 async fn lose(node: &Node, pod: &Pod) {
@@ -33,19 +33,6 @@ async fn is_left_alone(node: &Node, proxy: &Proxy, pod: &Pod) {
     assert_eq!(now.metadata.uid, pod.metadata.uid);
     assert_eq!(now.metadata.deletion_grace_period_seconds, pod.metadata.deletion_grace_period_seconds);
     assert!(now.metadata.deletion_grace_period_seconds > Some(0), "it is not forced away");
-}
-
-async fn writes_nothing_for(bench: &Bench, names: &[&str], time: Duration) {
-    let version = async |name: &str| bench.get(name).await.unwrap().metadata.resource_version;
-    let mut before = Vec::new();
-    for name in names {
-        before.push(version(name).await);
-    }
-    tokio::time::sleep(time).await;
-    for (name, before) in names.iter().zip(before) {
-        let proxy = bench.get(name).await.unwrap();
-        assert_eq!(proxy.metadata.resource_version, before, "{name}: {:#?}", proxy.status);
-    }
 }
 
 #[tokio::test]

@@ -167,3 +167,17 @@ fn say_skipped() {
     )
     .expect("standard error takes a line");
 }
+
+/// For so long no status of these changes.
+pub(super) async fn writes_nothing_for(bench: &Bench, names: &[&str], time: Duration) {
+    let version = async |name: &str| bench.get(name).await.unwrap().metadata.resource_version;
+    let mut before = Vec::new();
+    for name in names {
+        before.push(version(name).await);
+    }
+    tokio::time::sleep(time).await;
+    for (name, before) in names.iter().zip(before) {
+        let proxy = bench.get(name).await.unwrap();
+        assert_eq!(proxy.metadata.resource_version, before, "{name}: {:#?}", proxy.status);
+    }
+}
