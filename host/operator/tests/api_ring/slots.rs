@@ -125,6 +125,10 @@ async fn a_provider_that_never_answers_holds_up_its_own_proxies_alone() {
     }
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     assert_eq!(slow.hanging(), SHARE);
-    let waited = operator.metrics.longest_wait();
-    assert!(waited > Duration::from_millis(500), "whoever is on call sees that others wait: {waited:?}");
+    // Nothing ends, so that those without a place wait longer and longer; how long it is by now is up to the machine.
+    let began = Instant::now();
+    while operator.metrics.longest_wait() < Duration::from_secs(2) {
+        assert!(began.elapsed() < Duration::from_secs(20), "whoever is on call sees that others wait");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }
