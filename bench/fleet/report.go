@@ -29,6 +29,14 @@ func ratioAtMost(limit float64, says string) *promise {
 	return &promise{says: says, ratio: true, kept: func(value float64) bool { return value <= limit }}
 }
 
+// surveyEvery is how often the operator looks at a fleet by a list: two thirds of its drift poll.
+const surveyEvery = 40 * time.Second
+
+// lists is how many of these there can be in a time.
+func lists(in time.Duration) int {
+	return int(in/surveyEvery) + 1
+}
+
 // lines are the figures in the order of the phases.
 func lines(fleet int) []line {
 	perProxy := func(of func(Figures) int) func(Figures) float64 {
@@ -71,10 +79,10 @@ func lines(fleet int) []line {
 		}), "", none},
 		{"at rest: renewals of the leadership per minute", func(f Figures) float64 { return float64(f.rest.leadership) / max(f.steady, time.Second).Minutes() }, "", nil},
 		{"at rest: reconciles per Proxy and minute", perMinute(func(f Figures) int { return f.restReconciles }), "", nil},
-		// Each drift poll reads one machine. One that has begun and not read yet may be counted on one side alone.
-		{"at rest: reconciles that were no drift poll", whole(func(f Figures) int { return max(0, f.restReconciles-f.rest.reads) }), "",
+		{"at rest: reconciles beside one after each list", whole(func(f Figures) int { return max(0, f.restReconciles-fleet*lists(f.steady)) }), "",
 			atMost(float64(fleet)/100, "0, but for the edges")},
-		{"at rest: reads per Proxy and minute", perMinute(func(f Figures) int { return f.rest.reads }), "", nil},
+		{"at rest: reads per Proxy and minute", perMinute(func(f Figures) int { return f.rest.reads }), "",
+			atMost(0.1, "lists, and each machine twice in an hour")},
 		{"at rest: probes per Proxy and minute", perMinute(func(f Figures) int { return f.probes }), "", nil},
 		{"at rest: CPU, of one core", func(f Figures) float64 { return 100 * f.restCPU.Seconds() / max(f.steady, time.Second).Seconds() }, "%", nil},
 		{"at rest: memory", func(f Figures) float64 { return f.resting.nowMiB }, "MiB",

@@ -1,7 +1,7 @@
 //! What this process remembers of one Proxy between passes. Lost with the process, so nothing may depend
 //! on it for safety, except in the direction of doing less.
 //!
-//! Changed only by [`super::absorb`]; kept by the loop per uid and pruned when the object is gone.
+//! Changed only by [`super::absorb`] and its like; kept by the loop per uid and pruned when the object is gone.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -171,8 +171,10 @@ pub struct LastSeen {
     /// What it looked like; its problem is that of the whole time before it ran, and of its tags those that decisions
     /// need are there.
     pub instance: Instance,
-    /// When that was.
+    /// When that was. The answer may be that of a list of the fleet, see [`super::seen_in_list`].
     pub at: Moment,
+    /// When the provider last answered, or failed to answer, about this machine alone.
+    pub asked: Moment,
     /// Since when it is being made: first seen by this process in a state before running.
     pub making_since: Option<Moment>,
     /// Since when it runs with an address.

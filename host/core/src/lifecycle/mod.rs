@@ -28,6 +28,7 @@ mod observed;
 mod outcome;
 mod pass;
 mod policy;
+mod survey;
 mod tags;
 
 mod decide;
@@ -44,13 +45,14 @@ pub use memory::{
     Call, DeleteCause, DeleteSent, DrainSeen, LastSeen, Memory, NotBefore, Trouble, Unrecorded,
 };
 pub use observed::{CloudInitView, ObjectFacts, Observed, ProviderFacts, ProviderView, Surroundings};
-pub use outcome::{Outcome, Written, absorb, sending};
+pub use outcome::{Outcome, Written, absorb, is_surveyed, seen_in_list, sending};
 pub use pass::{ApiState, ListSeen, MachineSeen, Pass, Presence};
 pub use policy::Policy;
 pub use status::{
     HealthView, NOT_PROBED_YET, ProvisionedReason, RecordedMachine, Stage, StatusIntent, needs_write, render,
 };
+pub use survey::{Surveyed, Turns};
 pub use tags::{
     Owner, cluster_tags, has_owner_tags, is_in_namespace, is_made_by, key_of, machine_name_of, machine_tags,
-    owner_tags_of, spec_tag_of, uid_of,
+    owner_tags_of, provider_tags, spec_tag_of, uid_of,
 };

@@ -17,6 +17,11 @@ pub struct Policy {
     pub deletion_poll: Duration,
     /// Between two looks at a running machine.
     pub drift_poll: Duration,
+    /// So many running machines of a provider are looked at by one list of them; fewer are asked for one by one: a
+    /// list may need a request for each zone, and 50 machines 55 a minute.
+    pub list_from: usize,
+    /// A running machine is asked for by itself when it was not for this long, whatever lists show.
+    pub asked_within: Duration,
     /// Until the next try after a lack of quota or capacity.
     pub quota_poll: Duration,
     /// Until the next try after what only an administrator can fix; the longest wait of any retry.
@@ -57,6 +62,8 @@ impl Default for Policy {
             young_poll: Duration::from_secs(1),
             deletion_poll: Duration::from_secs(5),
             drift_poll: Duration::from_mins(1),
+            list_from: 50,
+            asked_within: Duration::from_mins(30),
             quota_poll: Duration::from_mins(5),
             slow_poll: Duration::from_mins(10),
             backoff_first: Duration::from_secs(2),
@@ -77,6 +84,18 @@ impl Default for Policy {
 }
 
 impl Policy {
+    /// Between two lists of the fleet. Machines are due for a look four fifths of the drift poll after the last one at
+    /// the earliest: a list that takes a while still comes before that.
+    pub fn survey_poll(&self) -> Duration {
+        self.drift_poll * 2 / 3
+    }
+
+    /// How old a list may be when it has come, to come before the looks that are due. Those of a provider that shows its
+    /// machines later than that are of no use.
+    pub fn survey_slack(&self) -> Duration {
+        self.drift_poll * 2 / 15
+    }
+
     /// Until the next look at a machine that has been in the making for so long: two fifths of that, so that it is
     /// late by little beside what it took. A pod is up in some seconds, a virtual machine is not.
     pub(super) fn next_look(&self, making: Duration) -> Duration {

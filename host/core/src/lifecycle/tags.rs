@@ -83,10 +83,16 @@ pub fn cluster_tags(cluster: &str) -> Tags {
     Tags::from([(CLUSTER.to_owned(), shorten(cluster))])
 }
 
+/// The tags that all machines carry which the operator of this cluster made for this entry of its providers config.
+pub fn provider_tags(cluster: &str, provider: &ProviderName) -> Tags {
+    let mut tags = cluster_tags(cluster);
+    tags.insert(PROVIDER.to_owned(), shorten(provider.as_str()));
+    tags
+}
+
 /// True if the operator of this cluster made the machine for this entry of its providers config.
 pub fn is_made_by(instance: &Instance, cluster: &str, provider: &ProviderName) -> bool {
-    instance.tags.get(CLUSTER) == Some(&shorten(cluster))
-        && instance.tags.get(PROVIDER) == Some(&shorten(provider.as_str()))
+    provider_tags(cluster, provider).iter().all(|(key, value)| instance.tags.get(key) == Some(value))
 }
 
 /// The uid of the Proxy that a machine says it is of.

@@ -69,7 +69,7 @@ pub struct ProviderInfo {
     pub scope: String,
     /// Longest bootstrap (cloud-init) in bytes; 0 = takes none.
     pub bootstrap_max_bytes: u32,
-    /// How long a new machine may be missing from lists.
+    /// How far lists may lag behind `get`: for so long a new machine may be missing from them.
     pub list_lag: Duration,
     /// The provider can make machines demand credentials.
     pub takes_access: bool,

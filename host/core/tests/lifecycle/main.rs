@@ -16,4 +16,5 @@ mod operator;
 mod promises;
 mod random;
 mod stuck;
+mod survey;
 mod world;

@@ -99,7 +99,7 @@ fn provider_view(registry: Registry, scope: &str) -> ProviderView {
     }
 }
 
-fn surroundings(world: &World) -> Surroundings {
+pub(crate) fn surroundings(world: &World) -> Surroundings {
     let why = || "there is no such Secret".to_owned();
     Surroundings {
         cluster: "cluster-a".to_owned(),

@@ -24,6 +24,8 @@ enum Event {
     Scope,
     Unreadable(bool),
     Probe,
+    Survey(Fate),
+    SurveyAnswers,
     Lease(u32),
     Replace(Option<u8>),
     Abandon(bool),
@@ -85,6 +87,8 @@ fn event() -> impl Strategy<Value = Event> {
         1 => Just(Event::Scope),
         1 => any::<bool>().prop_map(Event::Unreadable),
         2 => Just(Event::Probe),
+        2 => fate().prop_map(Event::Survey),
+        2 => Just(Event::SurveyAnswers),
         2 => (0..3_u32).prop_map(Event::Lease),
         2 => prop::option::of(0..3_u8).prop_map(Event::Replace),
         1 => any::<bool>().prop_map(Event::Abandon),
@@ -96,6 +100,7 @@ fn happen(world: &mut World, event: &Event) {
         Event::Pass(script) => {
             if pass(world, script) == End::Died {
                 world.verdict = None;
+                world.survey = None;
             }
         }
         Event::Wait(seconds) => world.advance(Duration::from_secs(*seconds)),
@@ -114,11 +119,16 @@ fn happen(world: &mut World, event: &Event) {
             world.memory = None;
             world.lose_ledger();
             world.verdict = None;
+            world.survey = None;
         }
         Event::Provider(registry) => world.registry = *registry,
         Event::Scope => world.switch_scope(),
         Event::Unreadable(unreadable) => world.unreadable = *unreadable,
         Event::Probe => world.probe(),
+        Event::Survey(fate) => world.survey(*fate),
+        Event::SurveyAnswers => {
+            world.survey_answers();
+        }
         Event::Lease(leases) => world.leases = *leases,
         Event::Replace(nonce) => {
             let nonce = nonce.map(|nonce| nonce.to_string());

@@ -12,7 +12,7 @@ use egress_proxies_core::ids::{InstanceId, ProxyUid};
 use egress_proxies_core::lifecycle::{
     Admission, Ask, Caps, Census, FactsInput, Ledger, Memory, ObjectFacts, Requeue, facts_of,
 };
-use egress_proxies_core::provider::{Failure, InstanceState};
+use egress_proxies_core::provider::{Failure, Instance, InstanceState};
 use egress_proxies_core::time::{Moment, Now};
 
 use super::cloud::Cloud;
@@ -52,6 +52,8 @@ pub(crate) struct World {
     pub(crate) memory: Option<Memory>,
     pub(crate) registry: Registry,
     pub(crate) verdict: Option<Verdict>,
+    /// A list of the fleet that has no answer yet: when it was begun, and what it will show.
+    pub(crate) survey: Option<(Moment, Vec<Instance>)>,
     /// The ledger and the fleet that it is asked about.
     shared: Rc<RefCell<Shared>>,
     in_fleet: bool,
@@ -99,6 +101,7 @@ impl World {
             memory: None,
             registry: Registry::Ready,
             verdict: None,
+            survey: None,
             shared: Rc::default(),
             in_fleet: false,
             sick: Sick::Nobody,

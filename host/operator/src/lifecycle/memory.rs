@@ -4,13 +4,15 @@
 //! An object that disappears from the API server in the middle of its life still gets one more pass from
 //! here, so that a machine that nobody wrote down yet is not forgotten.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use egress_proxies_core::facts::Machine;
 use egress_proxies_core::ids::{ProviderName, ProxyKey, ProxyUid};
-use egress_proxies_core::lifecycle::{Memory, ObjectFacts, Observed};
+use egress_proxies_core::lifecycle::{Memory, ObjectFacts, Observed, Policy, is_surveyed, seen_in_list};
+use egress_proxies_core::provider::Instance;
+use egress_proxies_core::time::Moment;
 
 /// One Proxy.
 #[derive(Debug, Clone)]
@@ -74,6 +76,43 @@ impl Memories {
     /// The machine of an object that this process saw run.
     pub(crate) fn running_machine(&self, key: &ProxyKey, uid: &ProxyUid) -> Option<Machine> {
         self.map().get(key)?.get(uid)?.memory.running_machine()
+    }
+
+    /// Of how many objects of each provider the machine can be looked at by a list.
+    pub(crate) fn surveyed(&self) -> BTreeMap<ProviderName, usize> {
+        let mut counts = BTreeMap::new();
+        let map = self.map();
+        let surveyed =
+            map.values().flat_map(HashMap::values).filter(|it| is_surveyed(&it.object, &it.memory));
+        for name in surveyed.filter_map(|it| it.object.provider()) {
+            *counts.entry(name).or_default() += 1;
+        }
+        counts
+    }
+
+    /// Takes a list of the machines of a provider, as they were then, for looks at those that run as before; answers
+    /// how many these are, of how many. A pass that is under way keeps what it has learned instead.
+    pub(crate) fn listed(
+        &self,
+        provider: &ProviderName,
+        machines: &[Instance],
+        as_of: Moment,
+        policy: &Policy,
+    ) -> (usize, usize) {
+        let by_id: HashMap<_, _> = machines.iter().map(|machine| (&machine.id, machine)).collect();
+        let (mut shown, mut of) = (0, 0);
+        for it in self.map().values_mut().flat_map(HashMap::values_mut) {
+            let Remembered { object, memory } = it.as_mut();
+            if object.provider().as_ref() != Some(provider) || !is_surveyed(object, memory) {
+                continue;
+            }
+            of += 1;
+            let listed = memory.last_seen.as_ref().and_then(|seen| by_id.get(&seen.instance.id));
+            if listed.is_some_and(|machine| seen_in_list(object, memory, machine, as_of, policy)) {
+                shown += 1;
+            }
+        }
+        (shown, of)
     }
 
     /// The provider of an object that is remembered under this key.

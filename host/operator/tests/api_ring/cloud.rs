@@ -96,7 +96,7 @@ impl Cloud {
         state.looks_until_gone = until_gone;
     }
 
-    /// Whatever their state, all machines look like this to who asks for one.
+    /// Whatever their state, all machines look like this to who asks for one, or for a list.
     pub(crate) fn show_all_as(&self, state: Option<InstanceState>) {
         self.state().shown_as = state;
     }
@@ -138,6 +138,12 @@ impl Cloud {
 
     pub(crate) fn machines(&self) -> Vec<Instance> {
         self.state().machines.values().cloned().collect()
+    }
+
+    /// The machines as they are shown.
+    pub(crate) fn list(&self) -> Vec<Instance> {
+        let state = self.state();
+        state.machines.values().map(|machine| state.shown(machine.clone())).collect()
     }
 
     /// Creates that have not landed yet.
@@ -211,12 +217,8 @@ impl Cloud {
             instance.state = InstanceState::Running;
             instance.endpoints = vec![endpoint("198.51.100.7", port)];
         }
-        let mut seen = instance.clone();
-        if let Some(state) = &state.shown_as {
-            seen.state = state.clone();
-            seen.endpoints.clear();
-        }
-        Observation::Found(Box::new(seen))
+        let seen = instance.clone();
+        Observation::Found(Box::new(state.shown(seen)))
     }
 
     pub(crate) fn delete(&self, target: &InstanceRef) -> Deletion {
@@ -235,6 +237,13 @@ impl Cloud {
 }
 
 impl State {
+    fn shown(&self, machine: Instance) -> Instance {
+        match &self.shown_as {
+            Some(state) => Instance { state: state.clone(), endpoints: Vec::new(), ..machine },
+            None => machine,
+        }
+    }
+
     fn create(&mut self, request: &CreateRequest) -> Result<Instance, Failure> {
         let id = id_of(request);
         if request.placement.get("zone").is_some_and(|zone| zone == "dry") {

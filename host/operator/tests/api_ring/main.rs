@@ -27,6 +27,7 @@ mod specs;
 mod spy;
 #[path = "../support/mod.rs"]
 mod support;
+mod survey;
 mod watches;
 #[path = "../support/wiring.rs"]
 mod wiring;

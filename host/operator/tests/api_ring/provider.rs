@@ -216,7 +216,7 @@ impl Provider for FakeProvider {
 
     fn list_owned<'a>(&'a self, owner: &'a Tags) -> Call<'a, Listing> {
         self.call(Verb::List, |cloud| {
-            let mut items = cloud.machines();
+            let mut items = cloud.list();
             items.retain(|machine| owner.iter().all(|(key, value)| machine.tags.get(key) == Some(value)));
             Ok(Listing { items, unreachable: Vec::new() })
         })

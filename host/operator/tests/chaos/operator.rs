@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use egress_proxies_core::gc::{self, View};
 use egress_proxies_core::ids::ProviderName;
+use egress_proxies_core::lifecycle::Policy;
 use egress_proxies_core::provider::Replacement;
 use egress_proxies_operator::clock::SystemClock;
 use egress_proxies_operator::gc::{GcSetup, ProxyApi};
@@ -82,7 +83,9 @@ impl World {
         let (resume, resumed) = watch::channel(0);
         let may_act = Arc::new(move || asked.may_act());
         let leadership = Leadership { may_act, resumed, ..Leadership::alone() };
-        let setup = LifecycleSetup { leases: self.clients.counts(), leadership, ..setup };
+        // Two are a fleet that is looked at by lists.
+        let policy = Policy { list_from: 2, ..setup.policy };
+        let setup = LifecycleSetup { leases: self.clients.counts(), leadership, policy, ..setup };
         let mut tasks = JoinSet::new();
         tasks.spawn(async move { paused.end_pauses(&resume).await });
         let run = lifecycle::run(setup, CancellationToken::new());

@@ -5,6 +5,9 @@ mod calls;
 mod drain;
 mod hold;
 mod sightings;
+mod survey;
+
+pub use survey::{is_surveyed, seen_in_list};
 
 use crate::crd::ProxyStatus;
 use crate::provider::{CreatePlan, Deletion, Failure, Instance, InstanceRef, Listing, Observation};

@@ -1,6 +1,6 @@
 //! What `get` and the listing say of machines: sightings, absences, and their timers.
 
-use crate::lifecycle::memory::{Call, DeleteCause, DeleteSent, LastSeen};
+use crate::lifecycle::memory::{Call, DeleteCause, DeleteSent, LastSeen, Memory};
 use crate::lifecycle::tags::decisive;
 use crate::lifecycle::{ListSeen, MachineSeen, Observed, Owner, Policy, ProviderView, backoff};
 use crate::provider::{Failure, Instance, InstanceRef, InstanceState, Listing, Observation, Reason};
@@ -32,6 +32,9 @@ pub(super) fn got(
             MachineSeen::CouldNotTell(failure)
         }
     };
+    if let Some(last) = observed.memory.last_seen.as_mut().filter(|last| last.instance.id == target.id) {
+        last.asked = now; // also if it could not tell, or it is not ours: an older list must not say otherwise
+    }
     observed.pass.machines.insert(target.id.clone(), seen);
 }
 
@@ -63,15 +66,22 @@ pub(super) fn note_found(observed: &mut Observed, instance: &Instance, policy: &
         .filter(|seen| seen.instance.id == instance.id && seen.instance.incarnation == instance.incarnation);
     let runs = instance.state == InstanceState::Running && !instance.endpoints.is_empty();
     let running_since = runs.then(|| before.as_ref().and_then(|seen| seen.running_since).unwrap_or(now));
-    if running_since.is_some_and(|since| now.since(since) >= policy.settled_after) {
-        memory.vanished = 0;
-    }
     let ever_ran = runs || before.as_ref().is_some_and(|seen| seen.ever_ran);
     let problem = if runs { None } else { lasting_problem(before.as_ref(), instance) };
     let making_since = (!runs).then(|| before.and_then(|seen| seen.making_since).unwrap_or(now));
     let tags = decisive(&instance.tags);
     let instance = Instance { problem, tags, ..instance.clone() };
-    memory.last_seen = Some(LastSeen { instance, at: now, making_since, running_since, ever_ran });
+    memory.last_seen =
+        Some(LastSeen { instance, at: now, asked: now, making_since, running_since, ever_ran });
+    note_settled(memory, policy, now);
+}
+
+/// A machine that has run for long ends the counting of those that vanished before it.
+pub(super) fn note_settled(memory: &mut Memory, policy: &Policy, now: Moment) {
+    let since = memory.last_seen.as_ref().and_then(|seen| seen.running_since);
+    if since.is_some_and(|since| now.since(since) >= policy.settled_after) {
+        memory.vanished = 0;
+    }
 }
 
 /// What goes wrong with a machine that is being made: the first text of a problem stays while its reason does,

@@ -9,6 +9,7 @@ mod begin;
 mod fleet;
 mod hold;
 mod reconcile;
+mod survey;
 mod tasks;
 mod triggers;
 
@@ -30,6 +31,7 @@ use self::begin::{elected_and_fresh, unread};
 use self::fleet::FleetPublisher;
 use self::hold::Hold;
 use self::reconcile::Reconciler;
+use self::survey::Survey;
 use self::tasks::Tasks;
 use self::triggers::{News, Triggers, relay};
 use super::apply::{Effects, Room};
@@ -203,6 +205,7 @@ async fn work(
     let mut tasks = Tasks::default();
     tasks.spawn("the publisher of the fleet", publisher.run());
     tasks.spawn("the relay of news", relay(Arc::clone(&triggers), news, setup.fleet.clone()));
+    tasks.spawn("the survey of machines", survey(&setup, &triggers).run());
     let stores = sources.stores.clone();
     let hold = Hold::new(setup.leadership.clone(), stores.clone());
     let (reconciler, telling) = reconciler(&setup, sources, &triggers);
@@ -219,6 +222,17 @@ async fn work(
             }
             controller.run(hold, &cancel).await
         } => worked,
+    }
+}
+
+fn survey(setup: &LifecycleSetup, triggers: &Triggers) -> Survey {
+    Survey {
+        providers: Arc::clone(&setup.providers),
+        memories: Arc::clone(&triggers.memories),
+        leadership: setup.leadership.clone(),
+        clock: Arc::clone(&setup.clock),
+        policy: setup.policy.clone(),
+        cluster: setup.cluster.clone(),
     }
 }
 
