@@ -1,5 +1,7 @@
 //! Parses the command line and calls the application.
 
+mod allocator;
+
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use egress_proxies_core::ids::InstanceId;
 use egress_proxies_core::lifecycle::machine_name_of;
@@ -24,8 +25,10 @@ use crate::load::{self, CheckError, DocumentSchema, Loaded};
 use crate::permits::{Permits, Refused, Taken};
 use crate::threads::Seats;
 
-/// Machines of one page.
-const PAGE: u32 = 1_000;
+/// Machines of one page: few, since a page is in memory as the upstream wrote it, and as the guest read it.
+const PAGE: u32 = 100;
+/// The same for a provider with more of them than pages hold.
+const LARGE_PAGE: u32 = 1_000;
 /// Pages of one listing.
 const MOST_PAGES: u32 = 100;
 /// Times that a listing starts anew after a stale cursor.
@@ -51,6 +54,8 @@ pub(crate) struct WasmProvider {
     pub(crate) stopping: CancellationToken,
     /// Calls under way end.
     pub(crate) cut: CancellationToken,
+    /// A listing of [`PAGE`]s did not end.
+    pub(crate) many: AtomicBool,
 }
 
 /// What a call is about.
@@ -190,14 +195,33 @@ impl WasmProvider {
         Ok(())
     }
 
-    /// All pages with the permits of one call: a busy moment between two of them ends nothing.
+    /// All pages with the permits of one call: a busy moment between two of them ends nothing. Pages of a listing have
+    /// one size: where a cursor is a number of a page, another one would leave machines out.
     async fn list(&self, wanted: Wanted<'_>) -> Result<Listing, Failure> {
         let permit = self.permit(Op::List).await?;
         let deadline = Instant::now() + Op::List.deadline();
+        if !self.many.load(Ordering::Relaxed) {
+            if let Some(listing) = self.pages(wanted, PAGE, &permit, deadline).await? {
+                return Ok(listing);
+            }
+            self.many.store(true, Ordering::Relaxed);
+        }
+        let listing = self.pages(wanted, LARGE_PAGE, &permit, deadline).await?;
+        listing.ok_or_else(|| convert::bad_answer(format!("list-by-tag has more than {MOST_PAGES} pages")))
+    }
+
+    /// All pages of this size; none if there are too many.
+    async fn pages(
+        &self,
+        wanted: Wanted<'_>,
+        size: u32,
+        permit: &Taken,
+        deadline: Instant,
+    ) -> Result<Option<Listing>, Failure> {
         let mut gathered = Gathered::default();
         while gathered.pages < MOST_PAGES {
             gathered.pages += 1;
-            let request = convert::list_request(wanted, gathered.cursor.clone(), PAGE);
+            let request = convert::list_request(wanted, gathered.cursor.clone(), size);
             let body: Body<_> = Box::new(|store, guest: &Guest, context| {
                 Box::pin(async move {
                     guest
@@ -212,7 +236,7 @@ impl WasmProvider {
             let mask = Mask::default();
             let place = self.place(Op::List, &mask, None);
             let step = self.heed(ended.judged(|answer| match answer {
-                Ok(page) => gathered.add(convert::page(page, wanted, PAGE, place)?),
+                Ok(page) => gathered.add(convert::page(page, wanted, size, place)?),
                 Err(model::Failure { reason: model::Reason::StaleCursor, .. }) if gathered.may_restart() => {
                     gathered.restart();
                     Ok(Step::Further)
@@ -221,10 +245,10 @@ impl WasmProvider {
             }))?;
             match step {
                 Step::Further => {}
-                Step::Complete => return Ok(gathered.listing),
+                Step::Complete => return Ok(Some(gathered.listing)),
             }
         }
-        Err(convert::bad_answer(format!("list-by-tag has more than {MOST_PAGES} pages")))
+        Ok(None)
     }
 }
 

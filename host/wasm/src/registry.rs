@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -332,6 +333,7 @@ impl Setting {
             cut: self.shared.cut.clone(),
             loaded,
             instance,
+            many: AtomicBool::new(false),
         };
         Ok((Arc::new(provider), report))
     }

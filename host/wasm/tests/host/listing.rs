@@ -22,11 +22,11 @@ fn page(guest: &mut Guest, machines: usize, next: Option<&str>) -> String {
 #[tokio::test]
 async fn a_page_larger_than_asked_for_is_refused() {
     let mut guest = Guest { pages: 16, ..Guest::default() };
-    guest.list = page(&mut guest, 1_001, None);
+    guest.list = page(&mut guest, 101, None);
     let (_started, provider) = sample(&guest, "").await;
     let failure = provider.list_owned(&owner()).await.unwrap_err();
     assert_eq!(failure.reason, Reason::Host(HostFault::BadAnswer));
-    assert!(failure.message.contains("1001 machines"), "{}", failure.message);
+    assert!(failure.message.contains("101 machines"), "{}", failure.message);
     assert!(provider.get(&machine()).await.is_ok());
 }
 
@@ -81,6 +81,34 @@ async fn a_listing_has_a_largest_number_of_pages_and_keeps_its_permits_until_the
     assert_eq!(*ended.lock().unwrap(), ["list", "get"], "the call in between waits for the last page");
     assert_eq!(failure.reason, Reason::Host(HostFault::BadAnswer));
     assert!(failure.message.contains("more than 100 pages"), "{failure}");
+}
+
+/// Where the size of the page that is asked for is, behind the cursor.
+const SIZE: u32 = CURSOR + 12;
+
+/// Small pages are endless, the first large one is the last.
+#[tokio::test]
+async fn a_provider_with_more_machines_than_a_hundred_small_pages_hold_is_asked_for_large_ones() {
+    let mut guest = endless();
+    let last = page(&mut guest, 3, None);
+    guest.list = format!(
+        "(if (result i32) (i32.eq (i32.load offset={SIZE} (local.get 0)) (i32.const 1000)) (then ({last})) (else {}))",
+        guest.list
+    );
+    let recorder = crate::support::recorder::Recorder::default();
+    let started = crate::support::start_with(&[("p", &guest.component(), "")], |host| {
+        egress_proxies_wasm::HostConfig { recorder: recorder.shared(), ..host }
+    })
+    .await;
+    let provider = started.ready("p");
+    for calls in [101, 102] {
+        assert_eq!(provider.list_owned(&owner()).await.unwrap().items.len(), 1);
+        assert_eq!(
+            recorder.outcomes("list-by-tag").len(),
+            calls,
+            "once it is known they are asked for at once"
+        );
+    }
 }
 
 #[tokio::test]
