@@ -54,7 +54,7 @@ pub(crate) struct WasmProvider {
     pub(crate) stopping: CancellationToken,
     /// Calls under way end.
     pub(crate) cut: CancellationToken,
-    /// A listing of [`PAGE`]s did not end.
+    /// A listing of [`PAGE`]s did not end, or not in time.
     pub(crate) many: AtomicBool,
 }
 
@@ -201,10 +201,12 @@ impl WasmProvider {
         let permit = self.permit(Op::List).await?;
         let deadline = Instant::now() + Op::List.deadline();
         if !self.many.load(Ordering::Relaxed) {
-            if let Some(listing) = self.pages(wanted, PAGE, &permit, deadline).await? {
+            let small = self.pages(wanted, PAGE, &permit, deadline).await;
+            let too_many = matches!(small, Ok(None)) || Instant::now() >= deadline;
+            self.many.store(too_many, Ordering::Relaxed);
+            if let Some(listing) = small? {
                 return Ok(listing);
             }
-            self.many.store(true, Ordering::Relaxed);
         }
         let listing = self.pages(wanted, LARGE_PAGE, &permit, deadline).await?;
         listing.ok_or_else(|| convert::bad_answer(format!("list-by-tag has more than {MOST_PAGES} pages")))

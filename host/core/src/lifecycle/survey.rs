@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::provider::{Failure, FailureClass};
+use crate::provider::{Failure, HostFault, Reason};
 
 use super::Policy;
 
@@ -33,17 +33,17 @@ impl Turns {
         lists
     }
 
-    /// A list was answered. One that shows less than half of the machines as they were costs more than it saves, since
-    /// the others are asked for besides; one that is refused may hold up everything else of the provider.
-    pub fn answered(&mut self, surveyed: &Surveyed, policy: &Policy) {
+    /// A list was answered; true if lists save nothing from this one on. One that shows less than half of the machines
+    /// as they were costs more than it saves, since the others are asked for besides; one that is refused may hold up
+    /// everything else of the provider. One that got no permit counts for nothing: others were served.
+    pub fn answered(&mut self, surveyed: &Surveyed, policy: &Policy) -> bool {
         let asked = match surveyed {
             Surveyed::Shown(shown, of) if *shown > 0 && shown.saturating_mul(2) >= *of => {
                 *self = Self::default();
-                return;
+                return false;
             }
             Surveyed::Shown(..) => Duration::ZERO,
-            // Its permits are taken: others were served, and the next time it may be.
-            Surveyed::Failed(failure) if failure.class() == FailureClass::Soon => return,
+            Surveyed::Failed(failure) if failure.reason == Reason::Host(HostFault::NoPermit) => return false,
             Surveyed::Failed(failure) => failure.retry_after.unwrap_or_default(),
         };
         self.in_vain = self.in_vain.saturating_add(1);
@@ -53,10 +53,6 @@ impl Turns {
         };
         let doubled = 1_u32.checked_shl(self.in_vain).unwrap_or(u32::MAX);
         self.skip = doubled.min(turns(policy.slow_poll)).max(turns(asked)).saturating_sub(1);
-    }
-
-    /// Lists of this provider have begun to save nothing.
-    pub fn begins_in_vain(&self) -> bool {
         self.in_vain == 1
     }
 }
@@ -64,7 +60,6 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::provider::{HostFault, Reason};
 
     /// Turns from one list to the next, after each of these answers.
     fn gaps(answers: impl IntoIterator<Item = Surveyed>) -> Vec<u32> {
@@ -107,6 +102,17 @@ mod tests {
         };
         assert_eq!(gaps([throttled(60), throttled(60), throttled(3600)]), [2, 4, 90]);
         assert_eq!(gaps([throttled(200)]), [5]);
-        assert_eq!(gaps([failed(Reason::Host(HostFault::NoPermit)), failed(Reason::Busy)]), [1, 1]);
+        let no_permit = failed(Reason::Host(HostFault::NoPermit));
+        assert_eq!(gaps([no_permit.clone(), failed(Reason::Busy), no_permit]), [1, 2, 1]);
+    }
+
+    #[test]
+    fn that_lists_save_nothing_is_told_once() {
+        let (policy, mut turns) = (Policy::default(), Turns::default());
+        let poor = Surveyed::Shown(0, 100);
+        let answers =
+            [&poor, &poor, &failed(Reason::Host(HostFault::NoPermit)), &Surveyed::Shown(100, 100), &poor];
+        let told = answers.map(|answer| turns.answered(answer, &policy));
+        assert_eq!(told, [true, false, false, false, true]);
     }
 }

@@ -144,6 +144,38 @@ fn nothing_is_believed_of_a_list_that_is_older_than_an_answer_about_the_machine_
     }
 }
 
+/// The spec is edited to one that is refused, and back: no call of that kind comes again to be answered.
+#[test]
+fn a_mistake_that_was_undone_costs_no_lists() {
+    let mut world = at_rest();
+    let size = |world: &mut World, size: u8| {
+        world.cluster.edit(|spec| {
+            spec.parameters.get_or_insert_default().insert("size".to_owned(), size.into());
+        });
+    };
+    size(&mut world, 1);
+    world.calm(Duration::from_mins(2));
+    size(&mut world, 0);
+    world.calm(Duration::from_mins(2));
+    assert!(world.memory.as_ref().unwrap().trouble.is_some(), "{}", world.story());
+    size(&mut world, 1);
+    world.calm(Duration::from_mins(2));
+    world.survey(Fate::Fine);
+    assert!(world.survey_answers(), "{}", world.story());
+}
+
+#[test]
+fn without_a_permit_nobody_was_asked_and_the_half_hour_goes_on() {
+    let mut world = at_rest();
+    world.advance(Duration::from_secs(70));
+    world.survey(Fate::Fine);
+    world.advance(Duration::from_secs(1));
+    pass(&mut world, &Script { fates: vec![Fate::NoPermit], ..Script::default() });
+    assert!(world.survey_answers(), "nothing newer is known than the list");
+    let asked = world.memory.as_ref().unwrap().last_seen.as_ref().unwrap().asked;
+    assert!(world.now().mono.since(asked) > Duration::from_mins(1));
+}
+
 #[test]
 fn a_list_is_no_look_at_a_machine_whose_proxy_is_not_ready() {
     let mut world = at_rest();

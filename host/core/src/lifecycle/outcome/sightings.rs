@@ -3,7 +3,9 @@
 use crate::lifecycle::memory::{Call, DeleteCause, DeleteSent, LastSeen, Memory};
 use crate::lifecycle::tags::decisive;
 use crate::lifecycle::{ListSeen, MachineSeen, Observed, Owner, Policy, ProviderView, backoff};
-use crate::provider::{Failure, Instance, InstanceRef, InstanceState, Listing, Observation, Reason};
+use crate::provider::{
+    Failure, HostFault, Instance, InstanceRef, InstanceState, Listing, Observation, Reason,
+};
 use crate::time::Moment;
 
 use super::hold::{failed, hold, succeeded};
@@ -16,6 +18,8 @@ pub(super) fn got(
     policy: &Policy,
     now: Moment,
 ) {
+    let no_permit = Reason::Host(HostFault::NoPermit);
+    let was_asked = !matches!(&result, Err(failure) if failure.reason == no_permit);
     let seen = match result {
         Ok(Observation::Found(instance)) => {
             succeeded(observed, Call::Get);
@@ -32,7 +36,8 @@ pub(super) fn got(
             MachineSeen::CouldNotTell(failure)
         }
     };
-    if let Some(last) = observed.memory.last_seen.as_mut().filter(|last| last.instance.id == target.id) {
+    let last = observed.memory.last_seen.as_mut().filter(|last| last.instance.id == target.id);
+    if let Some(last) = last.filter(|_| was_asked) {
         last.asked = now; // also if it could not tell, or it is not ours: an older list must not say otherwise
     }
     observed.pass.machines.insert(target.id.clone(), seen);

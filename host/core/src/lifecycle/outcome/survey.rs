@@ -5,7 +5,7 @@
 use crate::crd::Phase;
 use crate::lifecycle::backoff::spread;
 use crate::lifecycle::tags::decisive;
-use crate::lifecycle::{Memory, ObjectFacts, Policy};
+use crate::lifecycle::{Call, Memory, ObjectFacts, Policy};
 use crate::provider::Instance;
 use crate::time::Moment;
 
@@ -19,7 +19,7 @@ pub fn is_surveyed(object: &ObjectFacts, memory: &Memory) -> bool {
 
 /// Takes a list that shows what was there at `as_of`, with `listed` under the id of the machine that was last seen, for
 /// a look at it. True if it counts as one: lists may stand for looks at it, it runs as it was last seen, nothing newer
-/// is known of it, the last call about it was answered, and it was asked for by itself not too long ago. Else nothing
+/// is known of it, the last `get` was answered, and it was asked for by itself not too long ago. Else nothing
 /// changes.
 pub fn seen_in_list(
     object: &ObjectFacts,
@@ -29,7 +29,8 @@ pub fn seen_in_list(
     policy: &Policy,
 ) -> bool {
     let asked_within = spread(policy.asked_within, memory.seed, 1);
-    let may_count = is_surveyed(object, memory) && memory.trouble.is_none();
+    let failed = memory.trouble.as_ref().is_some_and(|trouble| trouble.call == Call::Get);
+    let may_count = is_surveyed(object, memory) && !failed;
     let Some(seen) = memory.last_seen.as_mut().filter(|_| may_count) else { return false };
     let counts = as_of > seen.at.max(seen.asked)
         && as_of.since(seen.asked) < asked_within

@@ -102,8 +102,7 @@ impl UnderWay {
             }
         };
         let turns = self.turns.entry(name.clone()).or_default();
-        turns.answered(&surveyed, policy);
-        if turns.begins_in_vain() {
+        if turns.answered(&surveyed, policy) {
             tracing::info!(provider = %name, ?surveyed, "a list of the machines saves nothing, each is asked for by itself; lists are tried more rarely");
         }
     }
