@@ -76,7 +76,7 @@ async fn where_lists_fail_or_are_not_allowed_each_machine_is_asked_for() {
         bench.cloud.next(Verb::List, Fault::Refuse(failure));
     }
     let (gets, lists) = calls_in(&bench, 13).await;
-    assert!((1..=4).contains(&lists) && gets >= 3 * FLEET, "{lists} lists failed, {gets} gets");
+    assert!(lists >= 1 && gets >= 3 * FLEET, "{lists} lists failed, {gets} gets");
     let runs = bench.cloud.machines().remove(0);
     let name = runs.tags["proxy-operator-name"].clone();
     bench.cloud.put(Instance { state: InstanceState::Stopped, endpoints: Vec::new(), ..runs });
