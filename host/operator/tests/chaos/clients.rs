@@ -19,13 +19,16 @@ pub(crate) struct Held {
     pub(crate) machine: String,
     /// When the client gave it back.
     pub(crate) ended: Option<Instant>,
+    /// The Proxy was seen to show the machine. A watch that is late tells of the time before it after the lease was
+    /// taken, and no pool forgets a lease for that.
+    shown: bool,
     /// The Proxy no longer shows the machine: the pool forgets the lease, the client does not.
     forgotten: bool,
 }
 
 impl Held {
     pub(crate) fn of(uid: ProxyUid, machine: &str, ended: Option<Instant>) -> Self {
-        Self { uid, machine: machine.to_owned(), ended, forgotten: false }
+        Self { uid, machine: machine.to_owned(), ended, shown: false, forgotten: false }
     }
 }
 
@@ -83,8 +86,12 @@ impl Clients {
 
     /// The Proxy shows this machine now, or none.
     pub(crate) fn shown(&self, uid: &str, machine: Option<&str>) {
-        let is_gone =
-            |it: &Held| it.uid.as_str() == uid && !it.forgotten && Some(it.machine.as_str()) != machine;
+        for it in self.held.lock().unwrap().iter_mut().filter(|it| it.uid.as_str() == uid) {
+            it.shown |= Some(it.machine.as_str()) == machine;
+        }
+        let is_gone = |it: &Held| {
+            it.uid.as_str() == uid && it.shown && !it.forgotten && Some(it.machine.as_str()) != machine
+        };
         if self.held.lock().unwrap().iter().any(is_gone) {
             self.change(|held| {
                 for it in held.iter_mut().filter(|it| is_gone(it)) {
