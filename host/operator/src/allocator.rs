@@ -6,15 +6,13 @@ use tikv_jemallocator::Jemalloc;
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 
-/// One arena, and what is free goes back to the system at once. Threads keep small pieces alone for themselves.
-type Settings = &'static [u8; 60];
-
-/// Read by jemalloc before anything is allocated, under this name.
+/// One arena, and what is free goes back to the system at once; threads keep pieces of up to 512 bytes for themselves.
+/// jemalloc reads it under this name before anything is allocated.
 #[expect(unsafe_code, reason = "the name is the one under which the C library looks for its settings")]
 // SAFETY: no other item has this name but the weak one of jemalloc, and a reference to an array is what that is: the
 // address of a text that ends with 0.
 #[unsafe(export_name = "_rjem_malloc_conf")]
-static SETTINGS: Settings = b"narenas:1,dirty_decay_ms:0,muzzy_decay_ms:0,lg_tcache_max:9\0";
+static SETTINGS: &[u8; 60] = b"narenas:1,dirty_decay_ms:0,muzzy_decay_ms:0,lg_tcache_max:9\0";
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::provider::{Failure, FailureClass, HostFault, Reason};
+use crate::provider::{Failure, FailureClass};
 
 use super::Policy;
 use super::memory::Call;
@@ -44,7 +44,7 @@ pub(super) fn wait_after(
             Call::Get | Call::Delete | Call::List => slow(),
         },
         FailureClass::Soon => {
-            if failure.reason == Reason::Host(HostFault::NoPermit) {
+            if failure.got_no_permit() {
                 exponential(policy.backoff_first, policy.permit_most, failures, seed)
             } else {
                 spread(policy.provisioning_poll, seed, failures)

@@ -1,7 +1,7 @@
 //! What this process remembers of one Proxy between passes. Lost with the process, so nothing may depend
 //! on it for safety, except in the direction of doing less.
 //!
-//! Changed only by [`super::absorb`] and its like; kept by the loop per uid and pruned when the object is gone.
+//! Changed only by [`super::absorb`], [`super::sending`] and [`super::seen_in_list`]; kept by the loop per uid and pruned when the object is gone.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -28,8 +28,8 @@ mod observed;
 mod outcome;
 mod pass;
 mod policy;
-mod survey;
 mod tags;
+mod turns;
 
 mod decide;
 mod status;
@@ -51,8 +51,8 @@ pub use policy::Policy;
 pub use status::{
     HealthView, NOT_PROBED_YET, ProvisionedReason, RecordedMachine, Stage, StatusIntent, needs_write, render,
 };
-pub use survey::{Surveyed, Turns};
 pub use tags::{
     Owner, cluster_tags, has_owner_tags, is_in_namespace, is_made_by, key_of, machine_name_of, machine_tags,
     owner_tags_of, provider_tags, spec_tag_of, uid_of,
 };
+pub use turns::{Surveyed, Turns};

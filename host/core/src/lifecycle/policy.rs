@@ -90,10 +90,10 @@ impl Policy {
         self.drift_poll * 2 / 3
     }
 
-    /// How old a list may be when it has come, to come before the looks that are due. Those of a provider that shows its
+    /// From the time for a list until the first look that would be due without it. Lists of a provider that shows its
     /// machines later than that are of no use.
     pub fn survey_slack(&self) -> Duration {
-        self.drift_poll * 2 / 15
+        (self.drift_poll * 4 / 5).saturating_sub(self.survey_poll())
     }
 
     /// Until the next look at a machine that has been in the making for so long: two fifths of that, so that it is

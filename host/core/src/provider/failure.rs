@@ -34,6 +34,11 @@ impl Failure {
     pub fn class(&self) -> FailureClass {
         self.reason.class()
     }
+
+    /// Nobody upstream was asked: the provider had as many calls under way as it may, or rests.
+    pub fn got_no_permit(&self) -> bool {
+        self.reason == Reason::Host(HostFault::NoPermit)
+    }
 }
 
 /// Reasons of the contract, plus those that the host itself finds.

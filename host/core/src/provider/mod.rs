@@ -79,6 +79,23 @@ pub struct ProviderInfo {
     pub settings: ProviderSettings,
 }
 
+impl ProviderInfo {
+    /// One of which no more is known, that takes nothing and answers at once.
+    pub fn bare(name: ProviderName) -> Self {
+        Self {
+            name,
+            digest: String::new(),
+            config_hash: String::new(),
+            scope: String::new(),
+            bootstrap_max_bytes: 0,
+            list_lag: Duration::ZERO,
+            takes_access: false,
+            longest_call: Duration::ZERO,
+            settings: ProviderSettings::default(),
+        }
+    }
+}
+
 /// What the providers config says of an instance that the guest never sees.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ProviderSettings {

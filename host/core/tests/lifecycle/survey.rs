@@ -9,7 +9,7 @@ use egress_proxies_core::provider::{Failure, Instance, InstanceState, Reason};
 
 use super::cloud::Fate;
 use super::operator::{Script, pass, surroundings};
-use super::world::World;
+use super::world::{Sick, World};
 
 impl World {
     /// A list is begun. Whatever happens next, it shows what is there now.
@@ -179,7 +179,7 @@ fn without_a_permit_nobody_was_asked_and_the_half_hour_goes_on() {
 #[test]
 fn a_list_is_no_look_at_a_machine_whose_proxy_is_not_ready() {
     let mut world = at_rest();
-    world.sick = super::world::Sick::All;
+    world.sick = Sick::All;
     world.calm(Duration::from_secs(5));
     assert_eq!(phase(&world), Some(Phase::Unhealthy));
     world.survey(Fate::Fine);

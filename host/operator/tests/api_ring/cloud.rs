@@ -217,8 +217,8 @@ impl Cloud {
             instance.state = InstanceState::Running;
             instance.endpoints = vec![endpoint("198.51.100.7", port)];
         }
-        let seen = instance.clone();
-        Observation::Found(Box::new(state.shown(seen)))
+        let machine = instance.clone();
+        Observation::Found(Box::new(state.shown(machine)))
     }
 
     pub(crate) fn delete(&self, target: &InstanceRef) -> Deletion {

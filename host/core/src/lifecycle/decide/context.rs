@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::crd::{PLANNED_ID_ANNOTATION, PLANNED_SCOPE_ANNOTATION};
 use crate::ids::{Incarnation, InstanceId};
-use crate::provider::{FailureClass, HostFault, Instance, InstanceRef, InstanceState, ProviderInfo, Reason};
+use crate::provider::{FailureClass, Instance, InstanceRef, InstanceState, ProviderInfo, Reason};
 use crate::time::Now;
 
 use crate::facts::{Auth, Machine};
@@ -170,7 +170,7 @@ impl<'a> Context<'a> {
             FailureClass::Slow => ProvisionedReason::Denied,
             FailureClass::NameConflict => ProvisionedReason::NameConflict,
             FailureClass::HandsOff => ProvisionedReason::OutOfScope,
-            FailureClass::Soon if failure.reason == Reason::Host(HostFault::NoPermit) => return None,
+            FailureClass::Soon if failure.got_no_permit() => return None,
             FailureClass::Soon | FailureClass::Retry | FailureClass::Throttle | FailureClass::Latch => {
                 ProvisionedReason::Retrying
             }

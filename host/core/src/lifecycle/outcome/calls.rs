@@ -2,9 +2,7 @@
 
 use crate::lifecycle::memory::{Call, DeleteCause, DeleteSent, Unrecorded};
 use crate::lifecycle::{MachineSeen, Observed, Owner, Policy, ProviderView};
-use crate::provider::{
-    Deletion, Failure, FailureClass, HostFault, Instance, InstanceRef, InstanceState, Reason,
-};
+use crate::provider::{Deletion, Failure, FailureClass, Instance, InstanceRef, InstanceState, Reason};
 use crate::time::Moment;
 
 use super::hold::{failed, succeeded};
@@ -110,7 +108,7 @@ fn may_have_landed(failure: &Failure) -> bool {
         | FailureClass::Quota
         | FailureClass::Slow
         | FailureClass::HandsOff => true,
-        FailureClass::Soon => failure.reason != Reason::Host(HostFault::NoPermit),
+        FailureClass::Soon => !failure.got_no_permit(),
         FailureClass::Latch | FailureClass::NameConflict => false,
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::lifecycle::backoff::wait_after;
 use crate::lifecycle::memory::{Call, NotBefore, Trouble};
 use crate::lifecycle::{Memory, Observed, Policy};
-use crate::provider::{Failure, HostFault, Reason};
+use crate::provider::Failure;
 use crate::time::Moment;
 
 /// A call went well: its own trouble is over.
@@ -21,7 +21,7 @@ pub(super) fn succeeded(observed: &mut Observed, call: Call) {
 /// A call failed: remember it and hold further calls.
 pub(super) fn failed(observed: &mut Observed, call: Call, failure: &Failure, policy: &Policy, now: Moment) {
     let memory = &mut observed.memory;
-    let in_a_row = if failure.reason == Reason::Host(HostFault::NoPermit) {
+    let in_a_row = if failure.got_no_permit() {
         let times = memory.turned_away.map_or(0, |(_, times)| times).saturating_add(1);
         memory.turned_away = Some((call, times));
         times

@@ -3,9 +3,7 @@
 use crate::lifecycle::memory::{Call, DeleteCause, DeleteSent, LastSeen, Memory};
 use crate::lifecycle::tags::decisive;
 use crate::lifecycle::{ListSeen, MachineSeen, Observed, Owner, Policy, ProviderView, backoff};
-use crate::provider::{
-    Failure, HostFault, Instance, InstanceRef, InstanceState, Listing, Observation, Reason,
-};
+use crate::provider::{Failure, Instance, InstanceRef, InstanceState, Listing, Observation, Reason};
 use crate::time::Moment;
 
 use super::hold::{failed, hold, succeeded};
@@ -18,8 +16,7 @@ pub(super) fn got(
     policy: &Policy,
     now: Moment,
 ) {
-    let no_permit = Reason::Host(HostFault::NoPermit);
-    let was_asked = !matches!(&result, Err(failure) if failure.reason == no_permit);
+    let was_asked = !result.as_ref().is_err_and(Failure::got_no_permit);
     let seen = match result {
         Ok(Observation::Found(instance)) => {
             succeeded(observed, Call::Get);

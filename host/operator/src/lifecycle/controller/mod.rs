@@ -3,7 +3,7 @@
 //! Reconciles of different Proxies run side by side, up to [`AT_ONCE`] in all; no provider has them all, so that one
 //! that hangs holds up its own Proxies alone (`queue/share.rs`). Those of one Proxy never run side by side. Nothing is
 //! reconciled before every cache was filled, nor before this process may act; in a pause none begins, see `hold`. A
-//! panic of one reconcile is that Proxy's trouble alone.
+//! panic of one reconcile is that Proxy's trouble alone. Beside them a `survey` saves large fleets most of their looks.
 
 mod begin;
 mod fleet;

@@ -294,17 +294,7 @@ impl Providers for World {
         if self.not_ready.lock().unwrap().contains(of) {
             return Lookup::Failed { stage: "read", reason: "no such file".to_owned() };
         }
-        let info = ProviderInfo {
-            name: of.clone(),
-            digest: String::new(),
-            config_hash: String::new(),
-            scope: String::new(),
-            bootstrap_max_bytes: 0,
-            list_lag: Duration::ZERO,
-            takes_access: false,
-            longest_call: Duration::from_secs(30),
-            settings: ProviderSettings::default(),
-        };
+        let info = ProviderInfo { longest_call: Duration::from_secs(30), ..ProviderInfo::bare(of.clone()) };
         Lookup::Ready(Arc::new(Fake {
             info,
             cloud: Arc::clone(&self.clouds[of]),

@@ -58,17 +58,7 @@ struct Configured(Arc<World>);
 impl Providers for Configured {
     fn lookup(&self, of: &ProviderName) -> Lookup {
         let (lists, list_lag) = self.0.entries[of];
-        let info = ProviderInfo {
-            name: of.clone(),
-            digest: String::new(),
-            config_hash: String::new(),
-            scope: String::new(),
-            bootstrap_max_bytes: 0,
-            list_lag,
-            takes_access: false,
-            longest_call: Duration::from_secs(30),
-            settings: ProviderSettings::default(),
-        };
+        let info = ProviderInfo { list_lag, ..ProviderInfo::bare(of.clone()) };
         Lookup::Ready(Arc::new(Entry { info, lists, world: Arc::clone(&self.0) }))
     }
 

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::provider::{Failure, HostFault, Reason};
+use crate::provider::Failure;
 
 use super::Policy;
 
@@ -43,7 +43,7 @@ impl Turns {
                 return false;
             }
             Surveyed::Shown(..) => Duration::ZERO,
-            Surveyed::Failed(failure) if failure.reason == Reason::Host(HostFault::NoPermit) => return false,
+            Surveyed::Failed(failure) if failure.got_no_permit() => return false,
             Surveyed::Failed(failure) => failure.retry_after.unwrap_or_default(),
         };
         self.in_vain = self.in_vain.saturating_add(1);
@@ -60,6 +60,7 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::provider::{HostFault, Reason};
 
     /// Turns from one list to the next, after each of these answers.
     fn gaps(answers: impl IntoIterator<Item = Surveyed>) -> Vec<u32> {
